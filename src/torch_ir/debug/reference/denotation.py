@@ -11,6 +11,7 @@ import torch
 
 from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.openness import open_places
+from torch_ir.debug.reference.repeated_writes import settle_repeated
 from torch_ir.debug.reference.tolerance_check import Error, as_ordered, ties_resolved, within
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, TorchIRError
@@ -39,6 +40,7 @@ from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtr
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
+WRITTEN_TWICE = "it writes to one place in memory more than once"
 REFUSED = "the denotation refuses it"
 
 
@@ -287,6 +289,7 @@ class Allowance:
         is_open: Whether some elements are what was in memory; their bound is infinite.
         chosen: The elements that kernels may choose, in a value that is compared with its meaning
             alone, as two of them choose differently; None where nothing is to choose.
+        reason: Why they may.
     """
 
     value: str
@@ -297,6 +300,7 @@ class Allowance:
     subtracts: bool = True
     is_open: bool = False
     chosen: Array | None = None
+    reason: str = OPEN
 
     def off(self, expected: Array, bound: Array) -> Error:
         """Measure how far the value is from what a kernel may give, as a part of a bound."""
@@ -316,7 +320,7 @@ class Allowance:
         found = self.off(self.expected, bound)
         if found.reason and self.chosen is not None and self.chosen.any():
             found = self.off(self.expected, np.where(self.chosen, np.inf, bound))
-            return found if found.reason else replace(found, loose=OPEN)
+            return found if found.reason else replace(found, loose=self.reason)
         if found.reason:
             return found
         if self.is_open:
@@ -354,17 +358,17 @@ def evaluate(
     Raises:
         TorchIRError: The denotation refuses the inputs.
     """
-    names = _names(meaning, node)
-    values = _arguments(meaning, node, inputs, written or {})
-    off = {names[name]: error for name, error in (errors or {}).items()}
+    taken = _taken(meaning, node)
+    values = _arguments(taken, node, inputs, written or {})
+    off = {taken[name].name: error for name, error in (errors or {}).items()}
     with np.errstate(all="ignore"):
         return Evaluated(values, *_evaluated(meaning, values, symbols, off))
 
 
-def _names(meaning: Meaning, node: OpNode) -> dict[str, str]:
-    """The name of each input of a node in its meaning."""
+def _taken(meaning: Meaning, node: OpNode) -> dict[str, TensorMeta]:
+    """What its meaning takes for each input of a node, by name."""
     own = [meta.name for meta in _distinct(node)]
-    return dict(zip(own, [meta.name for meta in meaning.ir.graph_inputs], strict=True))
+    return dict(zip(own, meaning.ir.graph_inputs, strict=True))
 
 
 def allowances(
@@ -385,24 +389,24 @@ def allowances(
     they may be off, by name, with the sign where that is known. ``evaluated`` is what `evaluate`
     gave for them, where that is known.
     """
-    names = _names(meaning, node)
+    taken = _taken(meaning, node)
     given = evaluated or evaluate(meaning, node, inputs, symbols, errors, written)
     values, made, bounds = given.values, dict(given.made), dict(given.bounds)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
     results = [meta.name for meta in meaning.ir.graph_outputs]
-    triples = [
-        *zip([meta.name for meta in node.outputs], results, outputs, strict=True),
-        *[
-            (f"written {name}", targets[names[name]], tensor)
-            for name, tensor in written.items()
-            if names[name] in targets
-        ],
-    ]
+    triples = [*zip([meta.name for meta in node.outputs], results, outputs, strict=True)]
+    left = {taken[name].name: (name, tensor) for name, tensor in written.items()}
+    triples += [(f"written {n}", targets[k], t) for k, (n, t) in left.items() if k in targets]
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
     ordered = _in_kernel_order(meaning, made, bounds, got_by_name, symbols)
     is_drawn, marks, has_open = meaning.draws and drew, dict[str, Array](), False
     if not is_drawn:
         marks, has_open = _open_places(meaning, values, bounds, got_by_name, symbols)
+
+    def again(held: Mapping[str, Array]) -> Mapping[str, Any]:
+        return _evaluated(meaning, {**values, **held}, symbols, {})[0]
+
+    repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
     for label, name, _ in triples:
         expected, got, bound = made[name], got_by_name[name], bounds[name]
         if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:
@@ -424,7 +428,8 @@ def allowances(
         chosen = None if is_open or not np.any(marks.get(name, False)) else marks[name]
         if name in ordered or maker is not None:  # those are told by what they name
             chosen = np.zeros(expected.shape, bool) if name in ordered else None
-        yield Allowance(label, expected, got, bound, part, apart, is_open, chosen)
+        chosen, reason = repeated.get(name, chosen), WRITTEN_TWICE if name in repeated else OPEN
+        yield Allowance(label, expected, got, bound, part, apart, is_open, chosen, reason)
 
 
 def _open_places(
@@ -444,14 +449,13 @@ def _open_places(
 
 
 def _arguments(
-    meaning: Meaning,
+    taken: Mapping[str, TensorMeta],
     node: OpNode,
     inputs: Sequence[torch.Tensor | Array],
     written: Mapping[str, torch.Tensor],
 ) -> dict[str, Array]:
     """The values of a node's inputs, by their names in its meaning."""
     given = {m.name: tensor for m, tensor in zip(node.inputs, inputs, strict=True)}
-    taken = dict(zip(given, meaning.ir.graph_inputs, strict=True))
     for meta in node.inputs:
         if meta.name in written and taken[meta.name].shape != meta.shape:  # ``out=`` is not read
             given[meta.name] = torch.zeros_like(written[meta.name])

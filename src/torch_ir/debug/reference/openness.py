@@ -97,8 +97,8 @@ def _other_choice(evaluation: Evaluation, node: OpNode, made: Mapping[str, Any])
     """Results that name another one of equal elements, in another order where any is right."""
     results: list[Any] = [*evaluation.evaluate(node, made)]
     *values, indices = results
-    place, dim = (node.operands or {}).get("self"), node.attrs.get("dim", -1)
-    given = np.asarray(made[node.inputs[place].name]) if isinstance(place, int) else indices
+    own, dim = node.tensor("self"), node.argument("dim", -1)
+    given = indices if own is None else np.asarray(made[own.name])
     if not given.ndim or not isinstance(dim, int):
         return results
     is_reduced = indices.ndim < given.ndim
