@@ -171,6 +171,7 @@ def components(m, x):
     z = torch.complex(x, x + 1)
     z.real.zero_()
     torch.view_as_real(z)[..., 1].mul_(2)
+    z.conj().imag.mul_(3)
     return z
 
 

@@ -281,9 +281,8 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_chunk_cat: default": (lists.in_chunks, None),
     "_masked_softmax: default": (shapes.with_elements("self"), None),
     "_unsafe_masked_index: default": (shapes.masked_index, None),
-    # torch would give an output of another shape a new size
     **{
-        f"{name}: out": (shapes.alike("self", "out"), shapes.written)
+        f"{name}: out": (shapes.given_out, shapes.written)
         for name in ("_softmax", "_log_softmax", "tril", "triu")
     },
     "_scaled_dot_product_flash_attention_for_cpu: default": (shapes.attended, None),

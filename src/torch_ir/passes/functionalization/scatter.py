@@ -279,7 +279,8 @@ def _component(index: int) -> Rule:
             return identity(write)
         shape = (*write.base.shape, 2)
         pairs = TensorMeta("", shape, write.value.dtype)
-        whole = write.emit("aten.view_as_real.default", {"self": write.base}, {}, pairs)
+        base = write.emit("aten.resolve_conj.default", {"self": write.base}, {}, write.base)
+        whole = write.emit("aten.view_as_real.default", {"self": base}, {}, pairs)
         operands = {"self": whole, "src": write.value}
         attrs = {"dim": -1, "index": index}
         made = write.emit("aten.select_scatter.default", operands, attrs, pairs)
