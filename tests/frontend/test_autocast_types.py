@@ -24,7 +24,9 @@ class Mixed(nn.Module):
             with torch.autocast("cpu", enabled=False):
                 full = x @ x.mT
             values, places = y.max(-1)
-        return y, y * 2 + 1, first.sum(), full, values, places, torch.cat([y, y])
+            wide = torch.cat([self.linear(x).float(), x[:, :1]], -1)
+            again = self.linear(wide).to(x.dtype)
+        return again, y, y * 2 + 1, first.sum(), full, values, places, torch.cat([y, y])
 
 
 @pytest.mark.parametrize("shapes", [None, ({0: Dim("batch", min=2, max=9)},)])

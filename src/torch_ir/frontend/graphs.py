@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, cast
@@ -33,6 +33,7 @@ from torch_ir.ir import (
     IR,
     Attribute,
     Device,
+    DType,
     FunctionRef,
     OpNode,
     Signature,
@@ -289,7 +290,7 @@ class GraphTranslator:
             op_type=op_type,
             input_metas=call.inputs,
             output_metas=outputs,
-            attrs=_of_any_device(call.attrs) if op_type in TYPE_CHECKS else call.attrs,
+            attrs=_checked_type(call) if op_type in TYPE_CHECKS else call.attrs,
             operands=call.operands,
             location=node_location(node),
         )
@@ -391,13 +392,18 @@ def function_ir(
     return body, translator.captures.own
 
 
-def _of_any_device(attrs: Mapping[str, Attribute]) -> dict[str, Attribute]:
+def _checked_type(call: ExportedCall) -> dict[str, Attribute]:
     """What a check of a type asks for, without a device that the run need not have.
 
-    A tensor that a model holds elsewhere is a constant, and lies where the program runs.
+    A tensor that a model holds elsewhere is a constant, and lies where the program runs. What
+    torch recorded for a tensor under autocast may be another type than it has, as may its check.
     """
-    elsewhere = attrs.get("device", Device(RUN_DEVICE)) != Device(RUN_DEVICE)
-    return {key: None if key == "device" and elsewhere else attrs[key] for key in attrs}
+    attrs = dict(call.attrs)
+    if attrs.get("device", Device(RUN_DEVICE)) != Device(RUN_DEVICE):
+        attrs["device"] = None
+    if attrs.get("dtype") is not None:
+        attrs["dtype"] = DType(call.inputs[0].dtype)
+    return attrs
 
 
 def _require_same_type(written: TensorMeta, results: Sequence[TensorMeta]) -> None:
