@@ -361,3 +361,17 @@ def test_the_callers_modes_do_not_matter(mode):
     command = [sys.executable, "-c", MODES, mode]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     assert done.stdout.split() == ["3"]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_classes_behind_the_end_of_a_list_of_labels_do_not_count(reduction):
+    class Loss(nn.Module):
+        def forward(self, x, classes):
+            return nn.functional.multilabel_margin_loss(x, classes, reduction=reduction)
+
+    x = torch.randn(4, 5)
+    classes = torch.tensor([[3, 0, -1, 1, 4], [-1] * 5, [1, 1, 2, -1, -1], [0, 1, 2, 3, 4]])
+    ir = extract_ir(Loss(), (x, classes))
+    made = IRExecutor(decompose(ir), {})(x, classes)
+    torch.testing.assert_close(made, Loss()(x, classes))
+    assert validate(ir, {}, (x, classes)).verdict == "agree"

@@ -411,6 +411,29 @@ def _shuffled(tensor: torch.Tensor, groups: int) -> torch.Tensor:
     return parts.transpose(1, 2).reshape(tensor.shape)
 
 
+def _margins(
+    tensor: torch.Tensor, target: torch.Tensor, reduction: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The margins of classes before the first -1; torch's counts those behind it as class 0."""
+    rows, classes = torch.atleast_2d(tensor), torch.atleast_2d(target)
+    is_named = (classes == -1).cumsum(1) == 0
+    every = torch.arange(rows.shape[1], device=target.device)
+    is_target = (every == torch.where(is_named, classes, -1).unsqueeze(-1)).any(1)
+    named = rows.gather(1, torch.where(is_named, classes, 0))
+    margins = 1 - named.unsqueeze(-1) + rows.unsqueeze(1)
+    is_counted = is_named.unsqueeze(-1) & ~is_target.unsqueeze(1) & (margins > 0)
+    loss = torch.where(is_counted, margins, 0).sum((1, 2)) / rows.shape[1]
+    if reduction:
+        loss = loss.mean() if reduction == 1 else loss.sum()
+    elif target.dim() < 2:
+        loss = loss.squeeze(0)
+    return loss, is_target.to(tensor.dtype).reshape(target.shape)
+
+
+def _margin(tensor: torch.Tensor, target: torch.Tensor, reduction: int = 1) -> torch.Tensor:
+    return _margins(tensor, target, reduction)[0]
+
+
 _BY_SIZES = (
     *[f"aten.upsample_nearest{n}d" for n in (1, 3)],
     *[f"aten._upsample_nearest_exact{n}d" for n in (1, 2, 3)],
@@ -426,6 +449,8 @@ _OURS: dict[str, Decomposition] = {
     "aten.index_add.default": _index_add,
     "aten._sparse_mm.default": _sparse_product,
     "aten.kron.default": _kron,
+    "aten.multilabel_margin_loss.default": _margin,
+    "aten.multilabel_margin_loss_forward.default": _margins,
     "aten.native_channel_shuffle.default": _shuffled,
     "aten.take_along_dim.default": _take_along,
     "aten.unfold.default": _windows,
