@@ -375,3 +375,19 @@ def test_classes_behind_the_end_of_a_list_of_labels_do_not_count(reduction):
     made = IRExecutor(decompose(ir), {})(x, classes)
     torch.testing.assert_close(made, Loss()(x, classes))
     assert validate(ir, {}, (x, classes)).verdict == "agree"
+
+
+def test_what_is_not_finite_is_computed_as_kernels_do():
+    class Losses(nn.Module):
+        def forward(self, x, classes, lines):
+            loss = nn.functional.multi_margin_loss(x, classes, reduction="none")
+            return loss, nn.functional.interpolate(lines, size=7, mode="linear")
+
+    x, lines = torch.randn(3, 5), torch.randn(1, 2, 4)
+    x[0, 1], x[1, 2], lines[0, 0, 1], lines[0, 1, 2] = torch.nan, torch.inf, -torch.inf, torch.inf
+    given = (x, torch.tensor([1, 0, 3]), lines)
+    ir = extract_ir(Losses(), given)
+    made = IRExecutor(decompose(ir), {})(*given)
+    for one, other in zip(made, Losses()(*given), strict=True):
+        torch.testing.assert_close(one, other, equal_nan=True)
+    assert validate(ir, {}, given).verdict == "agree"

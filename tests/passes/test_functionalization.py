@@ -237,6 +237,20 @@ def test_instance_norm_in_training_writes_its_statistics(shape, is_affine):
 
 
 @pytest.mark.filterwarnings("ignore:the model is in training mode")
+@pytest.mark.parametrize("kinds", ["bfloat16 float32", "bfloat16 bfloat16", "float64 float32"])
+def test_instance_norm_in_training_converts_statistics_of_another_type(kinds):
+    class Norm(nn.Module):
+        def forward(self, x, mean, var):
+            return nn.functional.instance_norm(x, mean, var)
+
+    given, held = [getattr(torch, kind) for kind in kinds.split()]
+    x = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0)).to(given)
+    args = (x, torch.zeros(5, dtype=held), torch.ones(5, dtype=held))
+    ir = extract_ir(Norm(), tuple([arg.clone() for arg in args]))
+    assert_same(ir, functionalize(ir), {}, args)
+
+
+@pytest.mark.filterwarnings("ignore:the model is in training mode")
 @pytest.mark.parametrize("size", [24, 30])
 def test_instance_norm_takes_its_input_in_row_major_order_as_torch_does(size):
     class Norm(nn.InstanceNorm1d):

@@ -215,6 +215,8 @@ def test_functions_of_two_floats(dtype: torch.dtype) -> None:
     vectors = ordinary(dtype, 5, 3), ordinary(dtype, 5, 3, seed=3)
     check("aten.linalg_cross.default", *vectors, atol=16 * torch.finfo(dtype).eps)
     check("aten.linalg_cross.default", vectors[0].T, vectors[1].T[:, :1], dim=0, **near)
+    check("aten.cross.default", vectors[0].T, vectors[1].T, atol=16 * torch.finfo(dtype).eps)
+    check("aten.cross.default", *vectors, dim=1, atol=16 * torch.finfo(dtype).eps)
     third = ordinary(dtype, 5, 1, seed=4)
     check("aten.addcmul.default", *ordinary_pair, third, value=0.7, **near)
     check("aten.addcdiv.default", *ordinary_pair, third, value=0.7, ulp=4, atol=near["atol"] * 8)

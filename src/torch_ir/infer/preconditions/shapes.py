@@ -376,7 +376,7 @@ def paired(call: Arguments) -> Faults:
     """Yield what is wrong with pivots of ``linalg_ldl_solve``: negative ones are pairs."""
     rows: torch.Tensor = call["pivots"]
     yield from holds_outside("the size of pivots", rows.abs(), 1, rows.shape[-1])
-    for row in rows.reshape(-1, rows.shape[-1]).tolist():
+    for row in rows.reshape(-1, rows.shape[-1]).tolist() if rows.numel() else ():
         run = 0
         for value in [*row, 1]:
             if value > 0 and run % 2:

@@ -332,7 +332,8 @@ def _linear(
     take = torch.ops.aten._unsafe_index.Tensor
     low = take(wide, [None, None, first])
     high = take(wide, [None, None, (first + 1).clamp(max=size - 1)])
-    result = low + (high - low) * (places - first).clamp(0, 1)
+    share = (places - first).clamp(0, 1)
+    result = low * (1 - share) + high * share
     return result.to(tensor.dtype)
 
 
@@ -411,6 +412,26 @@ def _shuffled(tensor: torch.Tensor, groups: int) -> torch.Tensor:
     return parts.transpose(1, 2).reshape(tensor.shape)
 
 
+def _class_margins(
+    tensor: torch.Tensor,
+    target: torch.Tensor,
+    p: complex = 1,
+    margin: complex = 1,
+    weight: torch.Tensor | None = None,
+    reduction: int = 1,
+) -> torch.Tensor:
+    """torch's, with nothing for a margin that is NaN, as in kernels."""
+    rows, classes = torch.atleast_2d(tensor), torch.atleast_1d(target).unsqueeze(1)
+    margins = margin - rows.gather(1, classes) + rows
+    loss = margins if p == 1 else margins * margins
+    loss = loss if weight is None else loss * weight[classes]
+    is_other = torch.arange(rows.shape[1], device=target.device) != classes
+    loss = torch.where(is_other & (margins > 0), loss, 0)
+    if reduction == 1:
+        return loss.mean()
+    return loss.sum() / rows.shape[1] if reduction else loss.mean(1)
+
+
 def _margins(
     tensor: torch.Tensor, target: torch.Tensor, reduction: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -449,6 +470,7 @@ _OURS: dict[str, Decomposition] = {
     "aten.index_add.default": _index_add,
     "aten._sparse_mm.default": _sparse_product,
     "aten.kron.default": _kron,
+    "aten.multi_margin_loss.default": _class_margins,
     "aten.multilabel_margin_loss.default": _margin,
     "aten.multilabel_margin_loss_forward.default": _margins,
     "aten.native_channel_shuffle.default": _shuffled,

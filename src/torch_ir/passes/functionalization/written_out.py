@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_ir.ir import TensorMeta
+from torch_ir.ir import DType, TensorMeta
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.functionalization.alias_state import CannotFollowError
 from torch_ir.passes.functionalization.writes import WritingNode
@@ -49,7 +49,7 @@ def instance_norm(write: WritingNode) -> None:
     shape = given["input"][0].shape
     batch, rows = shape[0], (shape[0], shape[1])
     wide = as_dim(f"({shape[0]}) * ({shape[1]})")
-    emit = write.emit
+    emit, dtype = write.emit, given["input"][0].dtype
     operands: dict[str, TensorMeta] = {}
     for name, tensors in given.items():
         for meta in tensors:
@@ -59,12 +59,14 @@ def instance_norm(write: WritingNode) -> None:
                 attrs = {"shape": like.shape}
                 operands[name] = emit("aten.reshape.default", {"self": ordered}, attrs, like)
             else:
-                like = meta.replace(shape=(wide,))
+                row = _cast(write, meta, dtype) if name.startswith("running") else meta
+                like = row.replace(shape=(wide,))
                 attrs = {"repeats": (batch,)}
-                operands[name] = emit("aten.repeat.default", {"self": meta}, attrs, like)
+                operands[name] = emit("aten.repeat.default", {"self": row}, attrs, like)
     numbers = {name: call.attrs[name] for name in ("momentum", "eps")}
     kinds = [operands["input"], *[operands["running_mean"]] * 2]
-    kinds += [operands[name] for name in ("running_mean", "running_var")]
+    # what torch infers for statistics is the type in which it computes
+    kinds += [operands["running_mean"].replace(dtype=_WIDER.get(dtype, dtype))] * 2
     made = write.state.builder.emit(
         "aten._native_batch_norm_legit_functional.default",
         {"weight": None, "bias": None, **operands, "training": True, **numbers},
@@ -73,14 +75,28 @@ def instance_norm(write: WritingNode) -> None:
         name=f"{write.node.name}_batch_norm",
     )
     for view, value in zip(views.values(), made[3:], strict=True):
+        value = _cast(write, value, dtype)
         table = emit(
             "aten.reshape.default", {"self": value}, {"shape": rows}, value.replace(shape=rows)
         )
-        write.assign(view, emit("aten.mean.dim", {"self": table}, {"dim": (0,)}, view.meta))
+        like = table.replace(shape=view.meta.shape)
+        new = emit("aten.mean.dim", {"self": table}, {"dim": (0,)}, like)
+        write.assign(view, _cast(write, new, view.meta.dtype))
     (result,) = write.state.builder.emit(
         "aten.reshape.default", {"self": made[0], "shape": shape}, like=write.node
     )
     write.state.values[result.name] = result
+
+
+_WIDER = {"float16": "float32", "bfloat16": "float32"}
+"""In which types torch computes batch norm, if not in that of its input."""
+
+
+def _cast(write: WritingNode, value: TensorMeta, dtype: str) -> TensorMeta:
+    if value.dtype == dtype:
+        return value
+    like = value.replace(dtype=dtype)
+    return write.emit("aten._to_copy.default", {"self": value}, {"dtype": DType(dtype)}, like)
 
 
 WRITTEN_OUT = {

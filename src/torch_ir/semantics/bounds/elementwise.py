@@ -285,7 +285,9 @@ def crossed(call: BoundedCall) -> Errors:
     if not is_inexact(result.dtype):
         return [None]
     first, second = np.broadcast_arrays(call.size("self"), call.size("other"))
-    dim = call.arguments.get("dim", -1)
+    dim = call["dim"]
+    if dim is None:
+        dim = -1 if call.op_type.startswith("aten.linalg") else np.shape(call["self"]).index(3)
     sides = [np.roll(a, -by, dim) for a in (first, second) for by in (1, 2)]
     terms = sides[0] * sides[3] + sides[1] * sides[2]
     count = 2 * (COMPLEX_PRODUCT if is_complex(result.dtype) else 1)

@@ -189,7 +189,7 @@ _ATEN: dict[Rule, str] = {
         addcdiv.default addcmul.default
     """,
     elementwise.crossed: """
-        linalg_cross.default
+        cross.default linalg_cross.default
     """,
     elementwise.lerp: """
         lerp.Scalar lerp.Tensor

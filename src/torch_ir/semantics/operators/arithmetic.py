@@ -426,6 +426,12 @@ def linalg_cross(self: Array, other: Array, *, dim: int = -1) -> Array:
     return pointwise(lambda a, b, c, d: a * d - b * c, *turned)
 
 
+@denotes("aten.cross.default")
+def cross(self: Array, other: Array, dim: int | None = None) -> Array:
+    """``linalg_cross`` along ``dim``, the first one of size 3 if None."""
+    return linalg_cross(self, other, dim=self.shape.index(3) if dim is None else dim)
+
+
 @denotes("aten.heaviside.default")
 def heaviside(self: Array, values: Array) -> Array:
     """0 below zero, 1 above, ``values`` at zero; the operands have one type. 1 for NaN."""
