@@ -575,3 +575,14 @@ def test_torch_is_left_as_it_was():
     x = X.clone().requires_grad_()
     straight(x).sum().backward()
     assert torch.equal(x.grad, X.abs())
+
+
+def test_a_compiled_program_with_a_custom_gradient_is_validated():
+    class Rounded(nn.Module):
+        def forward(self, x):
+            return Straight.apply(x) + 1
+
+    x = torch.randn(4)
+    ir = torch_ir.extract_ir(Rounded(), (x,))
+    report = torch_ir.validate(ir, {}, (x,), graph=torch_ir.compile_graph(ir))
+    assert (report.verdict, report.compared) == ("agree", {"denotation": 2, "eager": 2})

@@ -81,7 +81,10 @@ def call_plainly(
         names = own_names(operator)
         given = {names.get(name, name): value for name, value in named.items()}
         return list(flatten(operator(**given)))
-    return list(flatten(operator(*_in_order(parameters_of(operator), named))))
+    parameters = parameters_of(operator)
+    by_name = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    kept = {name: named.pop(name) for name in by_name if name in named}
+    return list(flatten(operator(*_in_order(parameters, named), **kept)))
 
 
 def _operands(node: OpNode) -> Mapping[str, Any]:
