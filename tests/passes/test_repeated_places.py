@@ -54,3 +54,40 @@ def test_a_write_that_gives_repeats_several_values_is_refused(name):
     ir = torch_ir.extract_ir(writes(OPEN[name]), (torch.rand(2, 3),))
     with pytest.raises(PassError, match=r"writes through node 'expand' \(aten\.expand\.default\)"):
         torch_ir.functionalize(ir)
+
+
+STRIDED = {
+    "what is turned before a write": lambda y: (y.t().as_strided((6,), (2,)), y.t().mul_(2)),
+    "what was turned in a write": lambda y: (y.t().cumsum_(0), y.as_strided((3, 4), (4, 1))),
+    "a view of a view": lambda y: (y.add_(1), y[1:].t().as_strided((2, 2), (1, 3), 1).mul_(3)),
+    "a part without an offset": lambda y: (y.t().exp_(), y[1:].as_strided((2, 3), (3, 1)).neg_()),
+    "what is computed from it": lambda y: (y.t().sin_(), (y * 2).as_strided((3, 4), (1, 3))),
+}
+
+
+@pytest.mark.parametrize("name", STRIDED)
+@pytest.mark.parametrize("kind", ["input", "value"])
+def test_memory_is_read_by_strides_as_it_lies_in_eager(name, kind):
+    class Reads(nn.Module):
+        def forward(self, x):
+            y = x if kind == "input" else x + 1
+            _, seen = STRIDED[name](y)
+            return y + 0, seen + 0
+
+    model, x = Reads(), torch.rand(4, 3)
+    ir = torch_ir.extract_ir(model, (x.clone(),))
+    for program in (torch_ir.functionalize(ir), torch_ir.decompose(ir)):
+        made = torch_ir.IRExecutor(program, {})(x.clone())
+        assert all(map(torch.equal, made, model(x.clone())))
+
+
+def test_memory_in_another_order_is_not_read_by_strides_in_a_program_that_writes():
+    class Reads(nn.Module):
+        def forward(self, x):
+            y = x.t() + 1
+            y.mul_(2)
+            return y.as_strided((4,), (1,))
+
+    ir = torch_ir.extract_ir(Reads(), (torch.rand(4, 3),))
+    with pytest.raises(PassError, match="memory that is not known to be in row-major order"):
+        torch_ir.functionalize(ir)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from torch_ir.errors import Raised, attempt
 from torch_ir.ir import IR, OpNode, TensorMeta
@@ -76,15 +76,68 @@ def _are_counted_apart(dims: Sequence[tuple[int, int]]) -> bool:
 
 def _shares(ir: IR, names: frozenset[str]) -> dict[str, frozenset[str]]:
     """Return, for each result of the named nodes, the inputs whose storage it has."""
+    found, pending = dict[str, frozenset[str]](), set(names)
+    for node, inputs, results in _calls(ir):
+        if node.name in pending:
+            pending.remove(node.name)
+            made = {
+                meta.name: results[meta.producer_output_idx : meta.producer_output_idx + 1]
+                for meta in node.outputs
+            }
+            found |= {name: _sharing(node, inputs, given) for name, given in made.items()}
+        if not pending:
+            break
+    return found
+
+
+class StoragePlace(NamedTuple):
+    """Where a value lies in its storage.
+
+    Attributes:
+        whole: The first value of the program that has the storage.
+        offset: Where the value begins; None where data or sizes decide it.
+        is_row_major: Whether the value fills the beginning of the storage in row-major order.
+    """
+
+    whole: TensorMeta
+    offset: int | None
+    is_row_major: bool
+
+
+def places(ir: IR) -> dict[str, StoragePlace]:
+    """Return where the values of a graph lie in memory, as eager makes them, by name.
+
+    Graph inputs and weights are taken to be contiguous. A value that data decides has none.
+    """
+    found: dict[str, StoragePlace] = {}
+    wholes: dict[object, TensorMeta] = {}
+
+    def note(meta: TensorMeta, value: Any) -> None:
+        offset = value.storage_offset()
+        start = offset if isinstance(offset, int) else None
+        whole = wholes.setdefault(_storage(value), meta)
+        is_row_major = start == 0 and value.is_contiguous()
+        found.setdefault(meta.name, StoragePlace(whole, start, is_row_major))
+
+    for node, inputs, results in _calls(ir):
+        for meta, value in zip(node.inputs, inputs, strict=True):
+            note(meta, value)
+        for meta in node.outputs:
+            if meta.producer_output_idx < len(results):
+                note(meta, results[meta.producer_output_idx])
+    return found
+
+
+def _calls(ir: IR) -> Iterator[tuple[OpNode, list[Any], Sequence[Any]]]:
+    """Yield each node with the fake tensors that it takes and gives."""
     import torch
 
     from torch_ir.infer.fake import Fakes
     from torch_ir.infer.types import contiguous, external_types
 
-    fakes, found = Fakes(ir), dict[str, frozenset[str]]()
+    fakes = Fakes(ir)
     types = external_types(ir)
     values: dict[str, torch.Tensor] = {}
-    pending = set(names)
 
     def value(meta: TensorMeta) -> torch.Tensor:
         if meta.name not in values:
@@ -93,21 +146,12 @@ def _shares(ir: IR, names: frozenset[str]) -> dict[str, frozenset[str]]:
 
     with fakes.mode, torch.no_grad():
         for node in ir.nodes:
-            if not pending:
-                break
             inputs = [value(meta) for meta in node.inputs]
             results = _results(fakes, node, inputs)
             for meta in node.outputs:
                 if meta.producer_output_idx < len(results):
                     values[meta.name] = results[meta.producer_output_idx]
-            if node.name in pending:
-                pending.remove(node.name)
-                made = {
-                    meta.name: results[meta.producer_output_idx : meta.producer_output_idx + 1]
-                    for meta in node.outputs
-                }
-                found |= {name: _sharing(node, inputs, given) for name, given in made.items()}
-    return found
+            yield node, inputs, results
 
 
 def _results(fakes: Fakes, node: OpNode, inputs: Sequence[object]) -> Sequence[Any]:

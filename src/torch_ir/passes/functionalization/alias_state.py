@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.passes.functionalization.storages import Storage, View
+from torch_ir.passes.functionalization.strided import AS_STRIDED
 
 
 class CannotFollowError(Exception):
@@ -48,6 +49,8 @@ class AliasState:
         if view.parent is None or view.made is None:  # the whole is always current
             return
         node = with_inputs(view.made, {view.source: view.parent.current})
+        if node.op_type == AS_STRIDED:
+            node = self._in_row_major_order(node)
         op_type, attrs = node.op_type, node.attrs
         if op_type == "aten.view.default":  # the new whole may have other strides
             op_type, attrs = "aten.reshape.default", {"shape": attrs["size"]}
@@ -58,6 +61,14 @@ class AliasState:
         for position, sibling in view.siblings.items():
             if position in made:
                 sibling.set(made[position])
+
+    def _in_row_major_order(self, node: OpNode) -> OpNode:
+        """Let a node read a value that lies in memory as what it stands for."""
+        operands, (value,) = {"self": node.inputs[0]}, node.inputs
+        types, name = [(value.shape, value.dtype)], f"{node.name}_contiguous"
+        emit = self.builder.emit
+        (made,) = emit("aten.contiguous.default", operands, like=node, results=types, name=name)
+        return with_inputs(node, {value.name: made})
 
     def mapped(self, node: OpNode) -> OpNode:
         """Return the node with functional inputs."""
@@ -81,7 +92,9 @@ class AliasState:
     def view(self, node: OpNode, shared: Sequence[TensorMeta]) -> None:
         """Keep a node whose results are views of the values that it shares storage with."""
         made = self.mapped(node)
-        self.nodes.append(made)
+        is_given = made.inputs[0].name in self._keys or made.inputs[0].name in self._inputs
+        is_computed = node.op_type == AS_STRIDED and not is_given
+        self.nodes.append(self._in_row_major_order(made) if is_computed else made)
         if len({meta.name for meta in shared}) > 1:
             self.block(node, [*shared, *node.outputs])
             return

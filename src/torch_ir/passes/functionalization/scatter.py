@@ -195,7 +195,8 @@ def _as_strided(write: ViewWrite) -> TensorMeta | None:
     sizes, strides = [cast(Sequence[Dim], write.attr(name)) for name in ("size", "stride")]
     if not are_apart(sizes, strides):
         return None  # a kernel may write one place twice
-    return write.scatter("as_strided_scatter.default", **write.node.attrs)
+    whole = write.emit("aten.contiguous.default", {"self": write.base}, {}, write.base)
+    return replace(write, base=whole).scatter("as_strided_scatter.default", **write.node.attrs)
 
 
 def _part(write: ViewWrite, dim: int, start: Dim) -> TensorMeta:

@@ -30,6 +30,7 @@ from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.shown_writes import with_shown_writes
+from torch_ir.passes.functionalization.strided import from_wholes
 from torch_ir.passes.functionalization.writes import WritingNode
 from torch_ir.passes.functionalization.written_out import WRITTEN_OUT
 
@@ -128,13 +129,16 @@ class _Functionalization:
     def __init__(
         self, ir: IR, functions: Mapping[str, IR], written: Mapping[str, tuple[str, ...]]
     ):
+        self.writes = any(written.values()) or any(ir.effects(n).writes for n in ir.nodes)
+        self._unread = frozenset[str]()
+        if self.writes:
+            ir, self._unread = from_wholes(ir)
         self.ir = ir
         self.written_by = written
         self.builder = Builder(ir, dialect="aten")
         self.builder.functions.update(functions)
         self.state = AliasState(ir, self.builder)
         self.reasons: list[tuple[OpNode, str]] = []
-        self.writes = any(written.values()) or any(ir.effects(n).writes for n in ir.nodes)
         self.aliases = decided_aliases(ir) if self.writes else ir.aliases
 
     def run(self) -> None:
@@ -147,6 +151,8 @@ class _Functionalization:
 
     def _step(self, node: OpNode) -> None:
         written = self.ir.effects(node).writes
+        if node.name in self._unread:
+            raise CannotFollowError("it reads memory that is not known to be in row-major order")
         if node.op_type.startswith("higher_order."):
             self._call(node)
         elif node.op_type in IN_PLACE_VIEWS:
