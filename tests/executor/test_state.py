@@ -311,3 +311,26 @@ def test_a_written_view_of_another_buffer_is_refused(device, persistent):
         "them apart\n"
         "Make one a buffer, and take the view of it in forward."
     )
+
+
+def test_a_buffer_of_another_shape_than_the_program_was_traced_for_is_told():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", ramp(2, 3))
+
+        def forward(self, x):
+            return self.table.t_() + x
+
+    ir = torch_ir.extract_ir(Turned(), (torch.tensor(1.0),))
+    run, x = IRExecutor(ir, Turned().state_dict()), torch.tensor(2.0)
+    assert torch.equal(run(x), ramp(2, 3).T + 2)
+    with pytest.raises(ExecutionError) as raised:
+        run(x)
+    assert str(raised.value) == (
+        "the last call gave %b_table the shape [3, 2], and the program was traced for [2, 3]\n"
+        "Call reset() to start again with first values, or extract the model again: with such a "
+        "buffer it is another program."
+    )
+    run.reset()
+    assert torch.equal(run(x), ramp(2, 3).T + 2)

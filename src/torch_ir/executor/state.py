@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR
+from torch_ir.ops.variants import IN_PLACE_VIEWS
 
 
 class State:
@@ -32,6 +33,8 @@ class State:
         self.turn = threading.RLock() if self.tensors else None
         self._first = payload
         self._is_torn = False
+        changes_shapes = any(node.op_type in IN_PLACE_VIEWS for _, _, node in ir.walk())
+        self._reshaped = self.tensors if changes_shapes else {}
 
     @contextmanager
     def in_turn(self) -> Generator[None]:
@@ -52,7 +55,11 @@ class State:
         with self.in_turn():
             with torch.no_grad():
                 for name, tensor in self.tensors.items():
-                    tensor.copy_(self._first[name])
+                    first = self._first[name]
+                    if tensor.shape != first.shape:
+                        memory = torch.empty_like(first)
+                        tensor.set_(memory.untyped_storage(), 0, memory.shape, memory.stride())
+                    tensor.copy_(first)
             self._is_torn = False
 
     def tear(self) -> None:
@@ -60,11 +67,20 @@ class State:
         self._is_torn = True
 
     def require_whole(self) -> None:
-        """Check that the last run has not failed between two writes.
+        """Check that the last run has left the buffers as a run may find them.
 
         Raises:
-            ExecutionError: It has.
+            ExecutionError: It has failed between two writes, or given one another shape.
         """
+        for name, tensor in self._reshaped.items():
+            before, now = [*self._first[name].shape], [*tensor.shape]
+            if now != before:
+                raise ExecutionError(
+                    f"the last call gave %{name} the shape {now}, and the program was traced "
+                    f"for {before}",
+                    remedy="Call reset() to start again with first values, or extract the model "
+                    "again: with such a buffer it is another program.",
+                )
         if self._is_torn:
             raise ExecutionError(
                 "the buffers are half written: the last call failed between two writes",
