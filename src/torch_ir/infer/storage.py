@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from torch_ir.errors import Raised, attempt
@@ -46,18 +46,33 @@ def are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
         return False
     numbers = [(a, b) for a, b in known if isinstance(a, int) and isinstance(b, int)]
     if len(numbers) < len(known):
-        return any(map(_are_beyond, permutations(known)))
-    return _are_beyond(sorted(numbers)) or _are_counted_apart(numbers)
+        return len(known) <= _MOST_DIMS and _are_beyond(known)
+    return _are_far(sorted(numbers)) or _are_counted_apart(numbers)
 
 
-def _are_beyond(dims: Sequence[tuple[Dim, Dim]]) -> bool:
-    """Whether each stride is beyond all that those before it reach."""
-    reach: Dim = 1
-    for place, (stride, size) in enumerate(dims):
-        if place and not _is_at_least(stride, reach):
+_MOST_DIMS, _MOST_ELEMENTS = 8, 1 << 20
+"""Of how many dimensions with symbols every order is looked at, and how many places are counted:
+programs of strangers may have any. What has more is not surely apart."""
+
+
+def _are_far(dims: Sequence[tuple[int, int]]) -> bool:
+    """Whether each stride is larger than all that those before it reach together."""
+    reach = 0
+    for stride, size in dims:
+        if stride <= reach:
             return False
-        reach = as_dim(f"({stride}) * ({size})")
+        reach += stride * (size - 1)
     return True
+
+
+def _are_beyond(dims: Sequence[tuple[Dim, Dim]], reach: Dim | None = None) -> bool:
+    """Whether in some order each stride is beyond all that those before it reach."""
+    for place, (stride, size) in enumerate(dims):
+        if reach is None or _is_at_least(stride, reach):
+            left = (*dims[:place], *dims[place + 1 :])
+            if _are_beyond(left, as_dim(f"({stride}) * ({size})")):
+                return True
+    return not dims
 
 
 def _is_at_least(one: Dim, other: Dim) -> bool:
@@ -68,6 +83,9 @@ def _is_at_least(one: Dim, other: Dim) -> bool:
 def _are_counted_apart(dims: Sequence[tuple[int, int]]) -> bool:
     import numpy as np
 
+    count = math.prod([size for _, size in dims])
+    if not count <= sum([stride * (size - 1) for stride, size in dims]) + 1 <= _MOST_ELEMENTS:
+        return False
     places = np.zeros(1, np.int64)
     for stride, size in dims:
         places = np.add.outer(places, np.arange(size) * stride).ravel()
