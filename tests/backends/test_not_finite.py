@@ -9,6 +9,7 @@ from torch import nn
 import torch_ir
 from torch_ir import extract_ir
 from torch_ir.backends import SUPPORTED, NativeBackend, Support
+from torch_ir.passes.decomposition import register_decomposition, unregister_decomposition
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -33,9 +34,25 @@ class Torch(NativeBackend):
         return lambda *given: [torch.nan_to_num(made, **bounds) for made in run(*given)]
 
 
-class Resized(nn.Module):
+class Squashed(nn.Module):
     def forward(self, x):
-        return nn.functional.interpolate(x, size=3, mode="linear", align_corners=True) + 1
+        return torch.ops.infinitytest.squash(x) + 1
+
+
+@pytest.fixture
+def squash():
+    """An operator that is 1 at infinity, where its parts give NaN."""
+    library = torch.library.Library("infinitytest", "FRAGMENT")
+    library.define("squash(Tensor x) -> Tensor")
+
+    def kernel(x):
+        return torch.where(x.isinf(), x.sign(), x / (1 + x.abs()))
+
+    library.impl("squash", kernel, "CompositeExplicitAutograd")
+    register_decomposition("infinitytest.squash.default")(lambda x: x / (1 + x.abs()))
+    yield "infinitytest.squash.default"
+    unregister_decomposition("infinitytest.squash.default")
+    library._destroy()
 
 
 class Shifted(nn.Module):
@@ -59,19 +76,18 @@ def test_nan_in_arguments_to_verify_is_tried_at_each_operator():
     assert verdict.used
 
 
-def test_parts_that_treat_infinities_in_another_way_are_not_taken_for_the_whole():
+def test_parts_that_treat_infinities_in_another_way_are_not_taken_for_the_whole(squash):
     x = torch.randn(2, 3, 5, generator=torch.Generator().manual_seed(0))
     given = x.clone()
     given[0, 0, 0] = math.inf
-    operator = "aten.upsample_linear1d.vec"
-    ir = extract_ir(Resized(), (x,))
-    run = torch_ir.compile(ir, {}, backend=Torch(lacks=operator), verify=[(given,)])
-    assert [node.op_type for node in run.assignment.left] == [operator]
+    ir = extract_ir(Squashed(), (x,))
+    run = torch_ir.compile(ir, {}, backend=Torch(lacks=squash), verify=[(given,)])
+    assert [node.op_type for node in run.assignment.left] == [squash]
     for place in range(5):
         other = x.clone()
         other[1, 2, place] = math.inf
-        torch.testing.assert_close(run(other), Resized()(other), equal_nan=True)
-    run = torch_ir.compile(ir, {}, backend=Torch(lacks=operator), verify=[(x,)])
+        torch.testing.assert_close(run(other), Squashed()(other), equal_nan=True)
+    run = torch_ir.compile(ir, {}, backend=Torch(lacks=squash), verify=[(x,)])
     assert not run.assignment.left
 
 
