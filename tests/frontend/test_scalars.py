@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.export import Dim
 
+from older_torch import since_2_13
 from torch_ir import IRExecutor, extract_ir, parse
 from torch_ir.errors import ExecutionError
 from whole_way import Lambda, kept
@@ -69,6 +70,7 @@ class Cache(torch.nn.Module):
         return self.cache + torch.func.vmap(torch.sum)(x)[:, None, None]
 
 
+@since_2_13("refuses a slice between places from data")
 def test_storage_offsets_from_data_keep_their_symbols_where_torch_traces_again():
     x = torch.arange(6.0).reshape(2, 1, 3)
     ir = kept(extract_ir(Cache(), (x, torch.tensor(1))))
