@@ -10,8 +10,9 @@ from torch import nn
 from torch.export import Dim
 
 import torch_ir
-from torch_ir import extract_ir
+from torch_ir import extract_ir, functionalize
 from torch_ir.backends import SUPPORTED, NativeBackend
+from torch_ir.backends.native.preparation import prepared, prepared_to_run
 
 
 class Again(NativeBackend):
@@ -191,3 +192,13 @@ def test_a_call_that_fails_leaves_the_state_as_it_was():
     with pytest.raises(torch_ir.errors.TorchIRError):
         run(y, torch.tensor([256]))
     assert torch.equal(run.buffers["cache"], before)
+
+
+def test_a_program_that_is_converted_whole_writes_once():
+    model = Cached(copied, READS["after"]).eval()
+    ir = functionalize(extract_ir(model, calls_of()[0]))
+    own, whole = [
+        [node.op_type for node in made.nodes].count("aten.index_copy.default")
+        for made in (prepared_to_run(ir, ()), prepared(ir, ()))
+    ]
+    assert (own, whole) == (2, 1)

@@ -17,7 +17,7 @@ from torch_ir.backends.backend_registry import Options, Runner, find_backend, ha
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
-from torch_ir.backends.native.preparation import prepared
+from torch_ir.backends.native.preparation import prepared_to_run
 from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import ExecutionError, Raised, attempt, error_text
@@ -138,7 +138,7 @@ class _AutoChoice:
         self.ir, self.weights, self.options = ir, weights, options
         self.deadline = time.monotonic() + options.seconds
         self.aten = compile_aten(ir, weights, options)
-        program = attempt(prepared, ir, ())  # what is refused here, each candidate says
+        program = attempt(prepared_to_run, ir, ())  # what is refused here, each candidate says
         self.judge = ProgramJudge(ir if isinstance(program, Raised) else program)
         self.call = self._arguments()
 

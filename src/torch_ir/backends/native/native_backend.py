@@ -113,9 +113,9 @@ class NativeBackend(DelegateBackend):
 
     def prepare(self, ir: IR) -> IR:
         """Return the program with what the runtime lacks split up, where that helps."""
-        from torch_ir.backends.native.preparation import prepared
+        from torch_ir.backends.native.preparation import prepared_to_run
 
-        return prepared(ir, (self,))
+        return prepared_to_run(ir, (self,))
 
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
         """Build a subgraph, unverified; see :meth:`DelegateBackend.compile`.

@@ -17,7 +17,7 @@ from torch_ir.backends.delegating import Delegate, DelegatingExecutor
 from torch_ir.backends.native.attempts import Attempt, Attempts
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_backend import NativeBackend
-from torch_ir.backends.native.preparation import prepared
+from torch_ir.backends.native.preparation import prepared_to_run
 from torch_ir.backends.native.samples import SETS, Samples, holds_nonfinite
 from torch_ir.backends.native.search import Search, Searched
 from torch_ir.backends.native.verdict import Verdict, report
@@ -94,7 +94,7 @@ class NativeExecutor(DelegatingExecutor):
         verify = options.verify
         given = () if isinstance(verify, bool) else verify
         self._nonfinite = holds_nonfinite(given)
-        program = prepared(ir, self._backends, nonfinite=self._nonfinite)
+        program = prepared_to_run(ir, self._backends, nonfinite=self._nonfinite)
         payload = check_weights(program, weights or {}, strict=False, constants=constants)
         self._samples = Samples(program, weights or {}, constants, given)
         self._nodes = {node.name: node for node in program.nodes}

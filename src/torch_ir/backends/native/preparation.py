@@ -63,7 +63,12 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
         if split:
             with suppress(PassError):  # another call of a kind may have parts that one has not
                 program = _split(program, backend, split, _operators(program) - split)
-    return with_writes_apart(program)
+    return program
+
+
+def prepared_to_run(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = False) -> IR:
+    """Return a program as :func:`prepared` does, in which torch writes parts of large buffers."""
+    return with_writes_apart(prepared(ir, backends, nonfinite=nonfinite))
 
 
 def _zeroed(node: OpNode) -> OpNode:
