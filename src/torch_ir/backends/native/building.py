@@ -101,10 +101,9 @@ class Safe:
         Raises:
             DeclinedError: It is given a place that torch refuses.
         """
-        if self._limits:
-            for limit in self._limits:
-                if not limit.takes(given):
-                    raise DeclinedError("torch refuses such a place")
+        for limit in self._limits:
+            if not limit.takes(given):
+                raise DeclinedError("torch refuses such a place")
         for item in given:
             if item.__class__ is not _TENSOR or not item.is_contiguous():
                 given = tuple(

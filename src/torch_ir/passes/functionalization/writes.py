@@ -114,11 +114,21 @@ class WritingNode:
         self.state.nodes.append(call.derived_from(self.node))
         results = {key: made[place] for key, place in places.items()}
         for key in cast_needed:
-            wanted = self.node.name if is_single else self.names.fresh(f"{self.node.name}_cast")
-            results[key] = self._cast(wanted, results[key], types[key].dtype)
+            wanted = self.node.name if is_single else None
+            results[key] = self.cast(results[key], types[key].dtype, wanted)
         return made, results
 
-    def _cast(self, name: str, value: TensorMeta, dtype: str) -> TensorMeta:
+    def cast(self, value: TensorMeta, dtype: str, name: str | None = None) -> TensorMeta:
+        """Add a value in another type; the value itself if it has that type.
+
+        Args:
+            value: The value.
+            dtype: The type.
+            name: The name of the result; by default one that is free.
+        """
+        if value.dtype == dtype:
+            return value
+        name = name or self.names.fresh(f"{self.node.name}_cast")
         made = value.replace(name=name, dtype=dtype, producer_node=name, producer_output_idx=0)
         attrs, location = {"dtype": DType(dtype)}, self.node.location
         cast = OpNode(name, "aten._to_copy.default", [value], [made], attrs, {"self": 0}, location)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch_ir.ir import DType, TensorMeta
+from torch_ir.ir import TensorMeta
 from torch_ir.ir.symbols import as_dim
 from torch_ir.passes.functionalization.alias_state import CannotFollowError
 from torch_ir.passes.functionalization.writes import WritingNode
@@ -59,7 +59,7 @@ def instance_norm(write: WritingNode) -> None:
                 attrs = {"shape": like.shape}
                 operands[name] = emit("aten.reshape.default", {"self": ordered}, attrs, like)
             else:
-                row = _cast(write, meta, dtype) if name.startswith("running") else meta
+                row = write.cast(meta, dtype) if name.startswith("running") else meta
                 like = row.replace(shape=(wide,))
                 attrs = {"repeats": (batch,)}
                 operands[name] = emit("aten.repeat.default", {"self": row}, attrs, like)
@@ -75,13 +75,13 @@ def instance_norm(write: WritingNode) -> None:
         name=f"{write.node.name}_batch_norm",
     )
     for view, value in zip(views.values(), made[3:], strict=True):
-        value = _cast(write, value, dtype)
+        value = write.cast(value, dtype)
         table = emit(
             "aten.reshape.default", {"self": value}, {"shape": rows}, value.replace(shape=rows)
         )
         like = table.replace(shape=view.meta.shape)
         new = emit("aten.mean.dim", {"self": table}, {"dim": (0,)}, like)
-        write.assign(view, _cast(write, new, view.meta.dtype))
+        write.assign(view, write.cast(new, view.meta.dtype))
     (result,) = write.state.builder.emit(
         "aten.reshape.default", {"self": made[0], "shape": shape}, like=write.node
     )
@@ -90,13 +90,6 @@ def instance_norm(write: WritingNode) -> None:
 
 _WIDER = {"float16": "float32", "bfloat16": "float32"}
 """In which types torch computes batch norm, if not in that of its input."""
-
-
-def _cast(write: WritingNode, value: TensorMeta, dtype: str) -> TensorMeta:
-    if value.dtype == dtype:
-        return value
-    like = value.replace(dtype=dtype)
-    return write.emit("aten._to_copy.default", {"self": value}, {"dtype": DType(dtype)}, like)
 
 
 WRITTEN_OUT = {
