@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -47,7 +47,9 @@ class Delegate:
         backend: The backend.
         held: Those inputs of the body that are the same in every call, by name.
         compiled: What the backend made of it.
-        is_pure: Whether it was seen to write to nothing, and to give memory of its own.
+        is_pure: Whether it was seen to write to nothing, and to give memory of its own, but for
+            what it is to write.
+        written: The inputs in whose memory outputs are given, by the name of the output.
     """
 
     body: IR
@@ -55,6 +57,7 @@ class Delegate:
     held: Mapping[str, torch.Tensor]
     compiled: Delegated
     is_pure: bool = False
+    written: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class DelegatingExecutor:
@@ -245,7 +248,12 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
     names = [node.name for node in delegate.body.nodes]
     nodes = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     types = [getattr(torch, meta.dtype) for meta in call.outputs]
-    expected = [(i, types[i], meta.shape) for i, meta in enumerate(call.outputs)]
+    expected = [
+        (i, types[i], meta.shape)
+        for i, meta in enumerate(call.outputs)
+        if meta.name not in delegate.written  # it is the very tensor that was given
+    ]
+    count = len(call.outputs)
 
     def run(*given: Any) -> Sequence[torch.Tensor]:
         try:  # raised_as costs a microsecond a call
@@ -260,7 +268,7 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
             ) from error
         if made.__class__ is not list:
             made = listed(made)
-        if len(made) == len(expected):
+        if len(made) == count:
             for i, dtype, shape in expected:
                 result = made[i]
                 is_plain = result.__class__ is torch.Tensor
@@ -275,7 +283,13 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
             return replaced(f"it gives {fault}", given)
         return made
 
-    return DirectKernel(run, delegate.is_pure)
+    taken = [meta.name for meta in call.inputs if meta.name not in delegate.held]
+    made_in = {
+        i: taken.index(delegate.written[meta.name])
+        for i, meta in enumerate(call.outputs)
+        if meta.name in delegate.written
+    }
+    return DirectKernel(run, delegate.is_pure, made_in)
 
 
 def misfit(outputs: Sequence[TensorMeta], made: Sequence[Any]) -> str:

@@ -1,14 +1,15 @@
 """Large buffers of which a program writes a part: torch writes it in place.
 
 In a functional program such a write gives a whole new buffer. A delegate that gives it copies all
-of a cache of keys to write the row of one token; here it gives the row, and torch writes that.
+of a cache of keys to write the row of one token; here it gives the row, and torch writes that. A
+runtime that can write in the memory of an argument does so itself where nothing else reads it.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Set
 
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.builder import Names, renamed, with_inputs
@@ -27,10 +28,14 @@ _LEAST_BYTES, _SMALL = 1 << 16, 4
 """A call of torch costs more than to copy less; parts are at most one in so many elements."""
 
 
-def with_writes_apart(ir: IR) -> IR:
+def with_writes_apart(ir: IR, whole: Set[str] = frozenset()) -> IR:
     """Return a functional program in which what reads a buffer after a write has its own copy.
 
     The write itself is then torch's: see :func:`is_state_write`.
+
+    Args:
+        ir: The program.
+        whole: The nodes that stay as they are, by name.
 
     Example:
         >>> from torch_ir import parse
@@ -48,7 +53,7 @@ def with_writes_apart(ir: IR) -> IR:
         >>> [is_state_write(node, with_writes_apart(ir)) for node in with_writes_apart(ir).nodes]
         [False, True, False]
     """
-    shared = {node.name for node in _writes(ir) if node.outputs[0].name in ir.users}
+    shared = {node.name for node in _writes(ir) if node.outputs[0].name in ir.users} - whole
     if not shared:
         return ir
     names, nodes, read = Names.of(ir), list[OpNode](), dict[str, TensorMeta]()
@@ -65,6 +70,46 @@ def is_state_write(node: OpNode, ir: IR) -> bool:
     """Return whether a node writes a part of a large buffer, and nothing else reads the result."""
     found = ir.view("state writes", lambda: frozenset([write.name for write in _writes(ir)]))
     return node.name in found and node.outputs[0].name not in ir.users
+
+
+def is_state_update(node: OpNode, ir: IR) -> bool:
+    """Return whether a node writes a part of a large buffer that nothing else reads before.
+
+    Whoever runs it may write in the buffer's own memory, and twice as well as once.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   weight @k: f32[256, 64]
+        ...   mutate @k = %w
+        ...   input %x: f32[1, 64]
+        ...   input %i: i64[1]
+        ...   %w: f32[256, 64] = aten.index_copy.default(@k, 0, %i, %x)
+        ...   %y: f32[256] = aten.sum.dim_IntList(%w, [1])
+        ...   return %y
+        ... }''')
+        >>> [is_state_update(node, ir) for node in ir.nodes]
+        [True, False]
+    """
+    return node.name in ir.view("state updates", lambda: _updates(ir))
+
+
+def updated(ir: IR, nodes: Sequence[OpNode], op_types: Container[str]) -> dict[str, str]:
+    """Return the new values of buffers that some nodes may give in the memory of the old.
+
+    Args:
+        ir: The program, functional.
+        nodes: Those of its nodes that one delegate runs.
+        op_types: The operators that its runtime can run so.
+
+    Returns:
+        The name of the old value by that of the new.
+    """
+    return {
+        node.outputs[0].name: node.inputs[_own(node)].name
+        for node in nodes
+        if node.op_type in op_types and is_state_update(node, ir)
+    }
 
 
 def in_place(ir: IR, delegates: Container[str]) -> IR:
@@ -105,6 +150,20 @@ def _writes(ir: IR) -> Sequence[OpNode]:
         if results.isdisjoint((own.name, mutation.value.name)) and _is_small(part, own):
             found.append(node)
     return found
+
+
+def _updates(ir: IR) -> frozenset[str]:
+    found = [node for node in _writes(ir) if len(ir.users[node.inputs[_own(node)].name]) == 1]
+    if not found:
+        return frozenset()
+    alone = _alone(ir, ())
+    return frozenset(
+        [
+            node.name
+            for node in found
+            if node.inputs[_own(node)].name in alone and not node.attrs.get("accumulate")
+        ]
+    )
 
 
 def _is_small(part: TensorMeta, whole: TensorMeta) -> bool:

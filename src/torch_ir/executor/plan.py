@@ -208,8 +208,8 @@ def _shared(
     roots: Mapping[str, Roots],
 ) -> Roots | None:
     """The storage that one result has from the arguments; None if it cannot be told."""
-    if _is_pure(call):
-        return NOTHING
+    if (written := _known_writes(call)) is not None:
+        return roots[call.node.inputs[written[index]].name] if index in written else NOTHING
     if found is None or found.kind != "ok" or call.schema is None:
         return None
     if index >= len(found.results):
@@ -225,14 +225,16 @@ def _shared(
     return frozenset[str]().union(*seen, *stated)
 
 
-def _is_pure(call: BoundCall) -> bool:
-    return isinstance(call.target, DirectKernel) and call.target.is_pure
+def _known_writes(call: BoundCall) -> Mapping[int, int] | None:
+    """What a kernel that is all there is to a call writes, by result; None if nobody knows."""
+    kernel = call.target
+    return kernel.in_place if isinstance(kernel, DirectKernel) and kernel.is_pure else None
 
 
 def _written(ir: IR, call: BoundCall, roots: Mapping[str, Roots]) -> Roots:
     """The storage that a call writes; all that it takes where nobody can say."""
-    if _is_pure(call):
-        return NOTHING
+    if (in_place := _known_writes(call)) is not None:
+        return NOTHING.union(*[roots[call.node.inputs[i].name] for i in in_place.values()])
     if call.schema is None:
         return frozenset[str]().union(*[roots[read.name] for read in call.reads])
     if never_writes(call.schema.text):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
@@ -75,11 +75,15 @@ class DirectKernel:
     Attributes:
         call: Takes the node's tensors, then the values of its attribute ``sizes``; gives one
             tensor for each of the node's outputs.
-        is_pure: Whether it writes to nothing, and each result has memory of its own.
+        is_pure: Whether it writes to nothing, and each result has memory of its own; but for
+            those of ``in_place``.
+        in_place: The position of the tensor that it writes by that of the result, which is that
+            tensor.
     """
 
     call: Callable[..., Sequence[torch.Tensor]]
     is_pure: bool = False
+    in_place: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
 
     def __call__(
         self, inputs: list[torch.Tensor], attrs: Mapping[str, Attribute]

@@ -15,6 +15,7 @@ from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import held_tensors, misfit
 from torch_ir.backends.native.building import DeclinedError, Safe, built, copy_of
 from torch_ir.backends.native.samples import Samples
+from torch_ir.backends.state_writes import updated
 from torch_ir.errors import OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
@@ -45,6 +46,7 @@ class Attempt:
         runs: How many sets of inputs it was judged on, in which no size and no number is 0.
         is_empty: Whether it was judged on other ones, which say nothing of elements.
         sample: The arguments of one call, where it is to be timed.
+        written: The inputs in whose memory outputs are given, by the name of the output.
     """
 
     body: IR
@@ -56,6 +58,7 @@ class Attempt:
     runs: int = 0
     is_empty: bool = False
     sample: tuple[Any, ...] | None = None
+    written: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def shows(self, given: Sequence[Any]) -> bool:
         """Return whether a call shows what becomes of elements: no size that varies is 0.
@@ -109,10 +112,12 @@ class Attempts:
     def _tried(self, nodes: Sequence[OpNode]) -> Attempt:
         returned = live_out(self.ir, nodes)
         body = _in_order(function_of(self.ir, nodes, returned, "delegate", self.backend.name))
-        attempt = Attempt(body, held_tensors(self.ir, body, self.payload))
+        written = updated(self.ir, nodes, self.backend.in_place)
+        attempt = Attempt(body, held_tensors(self.ir, body, self.payload), written=written)
         try:
             attempt.call = built(
-                self.backend, body, attempt.held, self.options.settings, self.options.cache
+                *(self.backend, body, attempt.held, self.options.settings, self.options.cache),
+                attempt.written,
             )
             if self.options.verify is not False:
                 attempt.judge = judge_for(body, self.options.tolerance, self.judge)
@@ -164,6 +169,8 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
         kept.extend((result, result.clone()) for result in results)
         given = [known[name] for name in body.input_names if name not in attempt.held]
         if attempt.sample is None:
+            own = {*attempt.call.places.values()} if attempt.call is not None else ()
+            given = [t.clone() if i in own else t for i, t in enumerate(given)]
             attempt.sample = (*given, *sizes)
         shows = attempt.shows((*given, *sizes))
         attempt.runs += shows and not is_wide
@@ -199,7 +206,11 @@ def judged_call(
     if fault:
         attempt.part, attempt.reason = math.inf, f"it gives {fault}"
         return ()
-    if not all(map(is_same, given, copies)):
+    places = attempt.call.places
+    pairs = [
+        pair for i, pair in enumerate(zip(given, copies, strict=True)) if i not in places.values()
+    ]
+    if not all(is_same(*pair) for pair in pairs):
         attempt.part, attempt.reason = math.inf, "it writes to its inputs"
         return ()
     results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
@@ -217,7 +228,7 @@ def _owned(
 ) -> list[torch.Tensor]:
     """The results with memory of their own, in order; from now on, each call copies the others."""
     apart = {i for i, r in enumerate(results) if r.stride() != r.new_empty(r.shape).stride()}
-    copied = {*call.copied, *shared_places(others, results), *apart}
+    copied = {*call.copied, *shared_places(others, results), *apart} - call.places.keys()
     call.copied = tuple(sorted(copied))
     return [copy_of(r) if i in copied else r for i, r in enumerate(results)]
 

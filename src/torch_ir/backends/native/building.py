@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,7 @@ def built(
     held: Mapping[str, torch.Tensor],
     options: Mapping[str, Any],
     cache: str | PathLike[str] | None,
+    written: Mapping[str, str] = MappingProxyType({}),
 ) -> Safe:
     """Build a body, or read what was built before.
 
@@ -35,12 +37,16 @@ def built(
         held: Those of its inputs that are the same in every call, by name.
         options: The runtime's.
         cache: The folder of blobs; None for none.
+        written: The inputs whose memory outputs are to be given in, by the name of the output.
     """
     program = body_program(body, held)
     limits = limits_of(body, held)
+    taken = [name for name in body.input_names if name not in held]
+    places = {body.output_names.index(new): taken.index(old) for new, old in written.items()}
 
     def safe(made: Delegated) -> Safe:
-        return Safe(made, backend.is_thread_safe, limits)
+        made = backend.into(made, places) if places else made
+        return Safe(made, backend.is_thread_safe, limits, places)
 
     if cache is None:
         return safe(backend.build(program, options))
@@ -66,6 +72,24 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
+def into_arguments(
+    places: Mapping[int, int], given: Sequence[Any], made: Sequence[torch.Tensor]
+) -> list[torch.Tensor]:
+    """Return results of which some are arguments, which have the new values afterwards.
+
+    Args:
+        places: The position of the argument by that of the result.
+        given: The arguments.
+        made: The results, each in memory of its own or that of its argument.
+    """
+    results = list(made)
+    for position, place in places.items():
+        if results[position] is not given[place]:
+            given[place].copy_(results[position])
+            results[position] = given[place]
+    return results
+
+
 class DeclinedError(BackendError):
     """A delegate leaves one call to torch, and takes others."""
 
@@ -79,16 +103,26 @@ class Safe:
         limits: Of inputs that hold places in tensors. Calls with others are torch's, which
             refuses them; runtimes count those before the first from the end, and OpenVINO gives 0
             for those behind the last.
+        places: The results that are given in the memory of arguments: the position of each
+            argument by that of the result.
 
     Attributes:
         copied: Positions of results that have to be copied: they have the memory of something
             else, or lie in no order, as empty arrays of NumPy do.
     """
 
-    def __init__(self, call: Delegated, is_thread_safe: bool, limits: Sequence[Limit] = ()):
+    def __init__(
+        self,
+        call: Delegated,
+        is_thread_safe: bool,
+        limits: Sequence[Limit] = (),
+        places: Mapping[int, int] = MappingProxyType({}),
+    ):
         self._call = bound_call(call)
         self._turn = None if is_thread_safe else threading.Lock()
         self._limits = tuple(limits)
+        self.places = places
+        self._resident: dict[int, Any] = dict.fromkeys(places.values())
         self.copied: tuple[int, ...] = ()
 
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
@@ -104,7 +138,8 @@ class Safe:
         for limit in self._limits:
             if not limit.takes(given):
                 raise DeclinedError("torch refuses such a place")
-        for item in given:
+        own = given
+        for item in self._moving(given) if self.places else given:
             if item.__class__ is not _TENSOR or not item.is_contiguous():
                 given = tuple(
                     [t.contiguous() if isinstance(t, torch.Tensor) else t for t in given]
@@ -118,8 +153,22 @@ class Safe:
                 made = self._call(*given)
             finally:
                 self._turn.release()
+        if self.places:
+            made = into_arguments(self.places, own, made)
         if self.copied:
             made = list(made)
             for position in self.copied:
                 made[position] = copy_of(made[position])
         return made
+
+    def _moving(self, given: tuple[Any, ...]) -> list[Any]:
+        """The arguments that have to be looked at: buffers are the same ones in each call.
+
+        To look at a tensor costs more than a microsecond where a large model ran since.
+        """
+        resident = self._resident
+        items = [t for i, t in enumerate(given) if i not in resident or resident[i] is not t]
+        if len(items) > len(given) - len(resident):
+            for i in resident:
+                resident[i] = given[i] if given[i].is_contiguous() else None
+        return items

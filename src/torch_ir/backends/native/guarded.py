@@ -16,7 +16,7 @@ from torch_ir.backends.native.attempts import (
     said,
     shared_places,
 )
-from torch_ir.backends.native.building import DeclinedError
+from torch_ir.backends.native.building import DeclinedError, into_arguments
 from torch_ir.backends.native.samples import SETS
 from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
@@ -42,7 +42,7 @@ class Guarded:
         self.is_used = True
         self.us = self.other_us = math.nan
         assert attempt.call is not None  # noqa: S101  # what is refused has no delegate
-        self._on = attempt.call.on
+        self._on, self._places = attempt.call.on, attempt.call.places
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]
         self._torch = IRExecutor(body, {}, check_types=False)
@@ -86,7 +86,8 @@ class Guarded:
             self._judge(given, results)
         # what takes them counts on memory of their own
         shared = shared_places([*given, *self.attempt.held.values()], results)
-        return [r.clone() if i in shared else r for i, r in enumerate(results)]
+        results = [r.clone() if i in shared else r for i, r in enumerate(results)]
+        return into_arguments(self._places, given, results)
 
     def _judge(self, given: Sequence[Any], results: Sequence[torch.Tensor]) -> None:
         """Judge the runtime by a real call."""

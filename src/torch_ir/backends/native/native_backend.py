@@ -35,6 +35,8 @@ class NativeBackend(DelegateBackend):
         version: The version of the runtime; part of the key of the cache.
         takes: Operators to keep whole that a decomposition would split up.
         is_thread_safe: Whether what ``build`` returns may be called from several threads at once.
+        in_place: Operators that write a part of an argument and whose result the runtime gives in
+            the argument's memory where :meth:`into` asks for it.
 
     Example:
         >>> from torch_ir import parse
@@ -56,6 +58,7 @@ class NativeBackend(DelegateBackend):
     version: str = ""
     takes: frozenset[str] = frozenset()
     is_thread_safe: bool = False
+    in_place: frozenset[str] = frozenset()
 
     @abstractmethod
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
@@ -72,6 +75,19 @@ class NativeBackend(DelegateBackend):
         Raises:
             Exception: Any: the runtime refuses the program, which is then halved.
         """
+
+    def into(self, built: Delegated, places: Mapping[int, int]) -> Delegated:
+        """Return what ``build`` made as a function that gives some results in arguments' memory.
+
+        Nothing but the operator that writes the result reads the argument. Where the function
+        cannot, it gives another tensor.
+
+        Args:
+            built: What it returned.
+            places: The position of the argument by that of the result, which then is the very
+                tensor that was given.
+        """
+        raise NotImplementedError
 
     def pack(self, built: Delegated) -> bytes | None:
         """Return what ``build`` made as bytes for the cache; None where it cannot be kept."""

@@ -23,8 +23,8 @@ from torch_ir.backends.native.search import Search, Searched
 from torch_ir.backends.native.verdict import Verdict, report
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend
-from torch_ir.backends.state_writes import in_place
-from torch_ir.ir import IR, OpNode
+from torch_ir.backends.state_writes import in_place, with_writes_apart
+from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
 
@@ -157,7 +157,15 @@ class NativeExecutor(DelegatingExecutor):
 
     def _hosted(self, host: IR) -> IR:
         own = {name for name, made in self.delegates.items() if isinstance(made.compiled, Guarded)}
-        return in_place(host, own) if own == self.delegates.keys() else host
+        if own != self.delegates.keys():
+            return host
+        taken = {meta.name: meta for node in host.nodes for meta in node.inputs}
+        made = [pair for delegate in self.delegates.values() for pair in delegate.written.items()]
+        written = {new: taken[old] for new, old in made}
+        mutations = [
+            Mutation(m.target, written.get(m.value.name, m.value)) for m in host.mutations
+        ]
+        return in_place(with_writes_apart(host.replace(mutations=mutations)), own)
 
     def _delegate(
         self, call: OpNode, payload: Mapping[str, torch.Tensor], backend: DelegateBackend
@@ -167,7 +175,8 @@ class NativeExecutor(DelegatingExecutor):
         body = body_of(self.ir, call)
         attempt = self._found[backend.name].attempts[body.nodes[0].name]
         is_seen = attempt.runs >= SETS  # of one call alone, results may change with the next
-        return Delegate(body, backend, attempt.held, Guarded(attempt), is_pure=is_seen)
+        made = Guarded(attempt)
+        return Delegate(body, backend, attempt.held, made, is_seen, attempt.written)
 
     def leave_to_torch(self, names: Collection[str], reason: str) -> None:
         """Let torch run some delegates of the last backend.

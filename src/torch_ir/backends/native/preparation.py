@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from contextlib import suppress
 
+from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.native.samples import TURNS, unlike, with_nonfinite
 from torch_ir.backends.native.withheld import withheld
 from torch_ir.backends.native.written_apart import WRITTEN_APART
 from torch_ir.backends.partition import Partitioner
 from torch_ir.backends.protocol import DelegateBackend, support_of
-from torch_ir.backends.state_writes import with_writes_apart
+from torch_ir.backends.state_writes import is_state_update, with_writes_apart
 from torch_ir.errors import PassError, Raised, attempt
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.samples import sample_tensors
@@ -67,8 +68,19 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
 
 
 def prepared_to_run(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = False) -> IR:
-    """Return a program as :func:`prepared` does, in which torch writes parts of large buffers."""
-    return with_writes_apart(prepared(ir, backends, nonfinite=nonfinite))
+    """Return a program as :func:`prepared` does, in which torch writes parts of large buffers.
+
+    Those stay whole that the first backend to take them writes in place.
+    """
+    program = prepared(ir, backends, nonfinite=nonfinite)
+    updates = [node for node in program.nodes if is_state_update(node, program)]
+    whole = {node.name for node in updates if _is_in_place(node, program, backends)}
+    return with_writes_apart(program, whole)
+
+
+def _is_in_place(node: OpNode, ir: IR, backends: Sequence[DelegateBackend]) -> bool:
+    taker = next((backend for backend in backends if support_of(backend, node, ir)), None)
+    return isinstance(taker, NativeBackend) and node.op_type in taker.in_place
 
 
 def _zeroed(node: OpNode) -> OpNode:
