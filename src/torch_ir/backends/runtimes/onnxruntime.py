@@ -28,7 +28,9 @@ class OnnxRuntime(NativeBackend):
 
     name = "onnxruntime"
     is_thread_safe = True
-    in_place = frozenset(("aten.scatter.src", "aten.index_put.default"))
+    in_place = frozenset(
+        f"aten.{name}" for name in ("index_copy.default", "index_put.default", "scatter.src")
+    )
     """Its kernels copy what they scatter to only where the result has other memory."""
 
     @cached_property
