@@ -83,6 +83,41 @@ def test_sizes_before_the_axis_that_vary():
     assert torch.equal(run(*call), Copied(1)(*call))
 
 
+class Put(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x, places, source):
+        made = x.neg()
+        made[(slice(None),) * self.dim + (places,)] = source
+        return made
+
+
+@pytest.mark.parametrize("values", [[2, 5, 3, 16], [5, 1, 16], [1, 1, 3, 1], [16]])
+@pytest.mark.parametrize("first", [0, -9])
+def test_values_are_repeated_as_torch_repeats_them(values, first):
+    torch.manual_seed(0)
+    call = torch.randn(2, 5, 9, 16), torch.tensor([7, 0, 3]) + first, torch.randn(values)
+    run = torch_ir.compile(extract_ir(Put(2), call), {}, backend="onnxruntime")
+    assert run.assignment.left == ()
+    assert torch.equal(run(*call), Put(2)(*call))
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        torch.tensor([[1, 3], [8, 0]]),
+        torch.tensor([False, True, True] + [False] * 6),
+    ],
+)
+def test_places_of_other_kinds(places):
+    torch.manual_seed(0)
+    call = torch.randn(5, 9, 16), places, torch.randn(16)
+    run = torch_ir.compile(extract_ir(Put(1), call), {}, backend="onnxruntime")
+    assert torch.equal(run(*call), Put(1)(*call))
+
+
 def test_places_that_torch_refuses():
     x, places, source = drawn([3, 9, 16], 1, 2, torch.float32)
     run = compiled(1, (x, places, source))

@@ -17,7 +17,7 @@ from torch_ir.backends.native.native_backend import facts_of
 from torch_ir.backends.native.preparation import prepared
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.backends.runtimes.onnx_quantized import add_translations
-from torch_ir.backends.runtimes.onnx_rows import TRANSLATED
+from torch_ir.backends.runtimes.onnx_rows import add_rows
 from torch_ir.backends.runtimes.rewrites import plain_attention, plain_limits, plain_writes
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.ir import IR, OpNode
@@ -95,8 +95,7 @@ def _registry() -> Any:
     """What is translated, and how."""
     made = onnx_registry()
     add_translations(made)
-    for target, function in TRANSLATED.items():
-        made.register_op(target, function)
+    add_rows(made)
     return made
 
 

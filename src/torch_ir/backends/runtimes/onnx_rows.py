@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from torch_ir.lazy import optional_module
 
 _LONG = 8
 """Elements of a row that cost more, one by one, than its place."""
+_INT64 = 7
+"""What ``onnx.TensorProto`` calls it."""
 
 
 def _operators() -> Any:
@@ -53,5 +56,31 @@ def _constant(values: np.ndarray[Any, Any]) -> Any:
     return _operators().Constant(value=helper.from_array(values.astype(np.int64)))
 
 
-TRANSLATED = {torch.ops.aten.index_copy.default: _index_copy}
-"""Functions that write an operator with those of ONNX."""
+def _index_put(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Rows where places along one axis are given: torch's exporter turns the whole tensor."""
+
+    def translated(
+        self: Any, indices: Sequence[Any], values: Any, accumulate: bool = False
+    ) -> Any:
+        op, shape = _operators(), list(self.shape)
+        axes = [axis for axis, given in enumerate(indices) if given is not None]
+        places = indices[axes[0]]
+        sizes = [size for axis, size in enumerate(shape) if axis != axes[0]]
+        is_along = len(axes) == 1 and len(places.shape) == 1 and places.dtype == _INT64
+        if accumulate or not is_along or not all(type(size) is int for size in sizes):
+            return otherwise(self, indices, values, accumulate)
+        parts = [
+            op.Shape(places) if axis == axes[0] else op.Constant(value_ints=[size])
+            for axis, size in enumerate(shape)
+        ]
+        source = op.Expand(values, op.Concat(*parts, axis=0))
+        return _index_copy(self, axes[0], places, source)
+
+    return translated
+
+
+def add_rows(registry: Any) -> None:
+    """Let a registry of torch's exporter copy rows."""
+    (put,) = registry.functions["aten::index_put"]
+    registry.register_op(torch.ops.aten.index_copy.default, _index_copy)
+    registry.register_op(torch.ops.aten.index_put.default, _index_put(put.onnx_function))
