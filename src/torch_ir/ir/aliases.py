@@ -255,12 +255,12 @@ def declared_sources(schema: Schema, node: OpNode, index: int) -> list[DeclaredS
     """Return the inputs whose storage a result, by its place, may have, whatever is decided."""
     declared = sharing(schema)
     shared = declared[max(0, min(index, len(declared) - 1))] if declared else {}
-    is_by_item = schema.op_type in BY_ITEM
+    is_by_item, first = schema.op_type in BY_ITEM, len(declared) - 1
     return [
         DeclaredSource(argument, when, meta)
         for argument, when in shared.items()
         for place, meta in enumerate(node.tensors(argument))
-        if not is_by_item or place == index
+        if not is_by_item or place == index - first
     ]
 
 

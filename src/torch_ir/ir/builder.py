@@ -86,10 +86,24 @@ def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:
 
 
 def renamed(node: OpNode, name: str) -> OpNode:
-    """Rename a node and its outputs; it stays made of what it was made of."""
+    """Rename a node and its outputs; it stays made of what it was made of.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2]
+        ...   %a: f32[1], %b: f32[1] = pair: aten.split.Tensor(%x, 1)
+        ...   return %b
+        ... }''')
+        >>> [meta.name for meta in renamed(ir.nodes[0], "c").outputs]
+        ['c.0', 'c.1']
+    """
 
     def output(meta: TensorMeta) -> TensorMeta:
-        suffix = meta.name[len(node.name) :] if meta.name.startswith(node.name) else ""
+        if meta.name.startswith(node.name):
+            suffix = meta.name[len(node.name) :]
+        else:
+            suffix = f".{meta.producer_output_idx}" if len(node.outputs) > 1 else ""
         return meta.replace(name=name + suffix, producer_node=name)
 
     outputs = tuple([output(meta) for meta in node.outputs])

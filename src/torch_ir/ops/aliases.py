@@ -58,7 +58,8 @@ _UNMARKED: Mapping[Sharing, str] = {
         aten.atleast_1d.default/self aten.atleast_2d.Sequence/tensors
         aten.atleast_2d.default/self aten.atleast_3d.Sequence/tensors
         aten.atleast_3d.default/self aten.broadcast_tensors.default/tensors
-        aten.data.default/self aten.lift.default/self aten.meshgrid.default/tensors
+        aten.data.default/self aten.histogramdd.TensorList_bins/bins/1
+        aten.lift.default/self aten.meshgrid.default/tensors
         aten.meshgrid.indexing/tensors aten.set_.source_Tensor/source
         aten.set_.source_Tensor_storage_offset/source aten.unsafe_chunk.default/self
         aten.unsafe_split.Tensor/self aten.unsafe_split_with_sizes.default/self
@@ -90,7 +91,8 @@ _UNMARKED: Mapping[Sharing, str] = {
         aten.unflatten_dense_tensors.default/flat
     """,
 }
-"""Arguments whose storage the first result may share although no schema says so."""
+"""Arguments whose storage a result may share although no schema says so: the first result, or
+that of the number behind the argument."""
 
 
 BY_ITEM = frozenset(
@@ -98,9 +100,11 @@ BY_ITEM = frozenset(
     for name in (
         *("_to_cpu.default", "atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence"),
         *("broadcast_tensors.default", "meshgrid.default", "meshgrid.indexing"),
+        "histogramdd.TensorList_bins",
     )
 )
-"""Operators that give a list for a list: each item shares storage with that of its place alone."""
+"""Operators that give a list for a list, as their last result: each item shares storage with that
+of its place alone."""
 
 
 KEEP_ORDER = frozenset(
@@ -133,6 +137,7 @@ ITSELF = frozenset(("prims.device_put.default",)) | frozenset(
         *("cartesian_prod.default", "conj.default", "conj_physical.default"),
         *("contiguous.default", "cummaxmin_backward.default", "cumprod_backward.default"),
         *("dequantize.self", "dropout.default", "feature_alpha_dropout.default"),
+        "histogramdd.TensorList_bins",
         *("feature_dropout.default", "flatten.using_ints", "lift.default", "lift_fresh.default"),
         *("mH.default", "mT.default", "matrix_H.default", "positive.default", "real.default"),
         *("resolve_conj.default", "resolve_neg.default", "sum_to_size.default", "to.device"),
@@ -145,21 +150,25 @@ ITSELF = frozenset(("prims.device_put.default",)) | frozenset(
 
 
 @cache
-def _rows() -> tuple[Mapping[str, Sharing], Mapping[str, Shared]]:
+def _rows() -> tuple[Mapping[str, Sharing], Mapping[str, Mapping[int, Shared]]]:
     """Return what the two tables say of an operator."""
     marked = {name: kind for kind, names in _MARKED.items() for name in names.split()}
-    unmarked: dict[str, dict[str, Sharing]] = {}
+    unmarked: dict[str, dict[int, dict[str, Sharing]]] = {}
     for kind, names in _UNMARKED.items():
         for name in names.split():
-            op_type, _, argument = name.partition("/")
-            unmarked.setdefault(op_type, {})[argument] = kind
-    for op_type, row in unmarked.items():
+            op_type, argument, *position = name.split("/")
+            rows = unmarked.setdefault(op_type, {})
+            rows.setdefault(int(position[0]) if position else 0, {})[argument] = kind
+    for op_type, rows in unmarked.items():
         schema = lookup(op_type)
         if schema is None:
             continue
-        repeated = row.keys() & dict(_marks(schema)).get(0, set())
-        if repeated or not row.keys() <= schema.names:
-            raise InvalidIRError(f"the aliases of {op_type} repeat its schema or contradict it")
+        marks = dict(_marks(schema))
+        for position, row in rows.items():
+            if row.keys() & set(marks.get(position, ())) or not row.keys() <= schema.names:
+                raise InvalidIRError(
+                    f"the aliases of {op_type} repeat its schema or contradict it"
+                )
     return marked, unmarked
 
 
@@ -183,8 +192,8 @@ def _sharing(text: str) -> tuple[Shared, ...]:
     decided, unmarked = _rows()
     kind = decided.get(schema.op_type, Sharing.ALWAYS)
     results = [dict.fromkeys(names, kind) for _, names in _marks(schema)]
-    if results:
-        results[0] |= unmarked.get(schema.op_type, {})
+    for position, row in unmarked.get(schema.op_type, {}).items():
+        results[position] |= row
     return tuple(results)
 
 

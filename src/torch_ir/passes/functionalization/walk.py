@@ -28,6 +28,7 @@ from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
+from torch_ir.passes.functionalization.as_views import AS_VIEWS
 from torch_ir.passes.functionalization.copies import with_own_results
 from torch_ir.passes.functionalization.shown_writes import with_shown_writes
 from torch_ir.passes.functionalization.strided import from_wholes
@@ -161,10 +162,19 @@ class _Functionalization:
             WRITTEN_OUT[node.op_type](WritingNode(self.state, node))
         elif written:
             WritingNode(self.state, node).write(written)
+        elif self.writes and node.op_type in AS_VIEWS:
+            self._as_views(node)
         elif self.writes and (shared := self.aliases.sources(node)):
             self.state.view(node, shared)
         else:
             self.builder.nodes.append(self.state.mapped(node))
+
+    def _as_views(self, node: OpNode) -> None:
+        for made, base in AS_VIEWS[node.op_type](node, self.builder.names):
+            if base is None:
+                self.builder.nodes.append(self.state.mapped(made))
+            else:
+                self.state.view(made, [base])
 
     def _in_place_view(self, node: OpNode) -> None:
         view = self.state.view_of(node.inputs[0])
