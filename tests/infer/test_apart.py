@@ -7,7 +7,7 @@ import itertools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from torch_ir.infer.storage import are_apart
+from torch_ir.infer.storage import elements_are_apart
 from torch_ir.ir import SymExpr
 
 DIMS = st.lists(
@@ -23,7 +23,7 @@ def test_numbers_say_exactly_what_counting_says(dims):
         sum(i * stride for i, stride in zip(index, strides, strict=True))
         for index in itertools.product(*map(range, sizes))
     ]
-    assert are_apart(sizes, strides) == (len({*places}) == len(places))
+    assert elements_are_apart(sizes, strides) == (len({*places}) == len(places))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -31,13 +31,13 @@ def test_numbers_say_exactly_what_counting_says(dims):
 def test_symbols_in_any_order_of_dimensions(order):
     sizes = [SymExpr(f"s{i}") for i in range(4)]
     strides = [1, SymExpr("s0"), SymExpr("s0*s1"), SymExpr("s0*s1*s2")]
-    assert are_apart([sizes[i] for i in order], [strides[i] for i in order])
-    assert not are_apart([sizes[i] for i in order], [strides[i] for i in order[::-1]])
+    assert elements_are_apart([sizes[i] for i in order], [strides[i] for i in order])
+    assert not elements_are_apart([sizes[i] for i in order], [strides[i] for i in order[::-1]])
 
 
 def test_shapes_of_strangers_cost_nothing():
     """Each of these would take hours or gigabytes to count, or to look at in every order."""
     symbols = [SymExpr(f"s{i}") for i in range(40)]
-    assert not are_apart([10**6] * 8, [1] * 8)
-    assert not are_apart([2] * 40, [2**i - (i == 39) for i in range(40)])
-    assert not are_apart(symbols, symbols)
+    assert not elements_are_apart([10**6] * 8, [1] * 8)
+    assert not elements_are_apart([2] * 40, [2**i - (i == 39) for i in range(40)])
+    assert not elements_are_apart(symbols, symbols)

@@ -26,7 +26,7 @@ def decided_aliases(ir: IR) -> Aliases:
     return ir.aliases.decided(_shares(ir, names)) if names else ir.aliases
 
 
-def are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
+def elements_are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     """Return whether the elements of a strided tensor surely lie at places of their own.
 
     Args:
@@ -34,9 +34,9 @@ def are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
         strides: How many elements of memory lie from one place of each dimension to the next.
 
     Example:
-        >>> are_apart((2, 3), (3, 1)), are_apart((2, 3), (1, 1)), are_apart((2, 3), (3, 2))
-        (True, False, True)
-        >>> are_apart((SymExpr("s0"), 4), (1, SymExpr("s0")))
+        >>> [elements_are_apart((2, 3), strides) for strides in [(3, 1), (1, 1), (3, 2)]]
+        [True, False, True]
+        >>> elements_are_apart((SymExpr("s0"), 4), (1, SymExpr("s0")))
         True
     """
     known = [(stride, size) for stride, size in zip(strides, sizes, strict=True) if size != 1]

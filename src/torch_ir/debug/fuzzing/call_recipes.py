@@ -63,7 +63,6 @@ _ZERO2 = [(0, 0), (1, 1)]
 _CONV: dict[str, Any] = {"groups": [1]}
 _NORM: dict[str, Any] = {"eps": [1e-5, 1e-3], "momentum": [0.1], "cudnn_enabled": [False]}
 _POOL: dict[str, Any] = {"ceil_mode": [False, True], "count_include_pad": [True, False]}
-_ADD = "self={} {}"
 _SDPA = "query=n,g,a,e key=n,g,k,e value=n,g,k,e attn_mask=a,k"
 _QUANT: dict[str, Any] = {
     "quant_min": [-128],

@@ -20,7 +20,7 @@ from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.errors import InvalidIRError, Raised, attempt, did_you_mean
 from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.resolve import registered_rule, resolve_operator
-from torch_ir.infer.storage import are_apart
+from torch_ir.infer.storage import elements_are_apart
 from torch_ir.infer.types import CallSignature, TensorType, name_of
 from torch_ir.ir import IR, FunctionRef, OpNode, Signature, TensorLeaf, TensorMeta
 from torch_ir.ir.builder import Names, mutations_in_place, split_arguments
@@ -301,7 +301,7 @@ class _Grower(ValuePool):
         read = [v for name, value in arguments.items() if name != "self" for v in _values(value)]
         given |= {storage_of(value.tensor) for value in read}  # kernels may read what they wrote
         is_own = storage_of(target.tensor) not in {*given, storage_of(results[0])}
-        same = same and are_apart(target.tensor.shape, target.tensor.stride())
+        same = same and elements_are_apart(target.tensor.shape, target.tensor.stride())
         if not same or not is_own or len(results) > 1 or self.random.random() < 0.3:
             return None
         known = {argument.name for argument in schema.arguments}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from torch_ir.infer.storage import are_apart
+from torch_ir.infer.storage import elements_are_apart
 from torch_ir.ir import Mutation
 from torch_ir.semantics.dtypes import Array, is_inexact
 
@@ -83,7 +83,7 @@ def _places(
         before: What it held.
         after: What the operator means, given what the tensor holds.
     """
-    if before.shape != written.shape or are_apart(written.shape, written.stride()):
+    if before.shape != written.shape or elements_are_apart(written.shape, written.stride()):
         return None
     places = np.zeros((), np.int64)
     for size, stride in zip(written.shape, written.stride(), strict=True):

@@ -116,7 +116,7 @@ def metas_of(ir: IR) -> dict[str, TensorMeta]:
     return {**external, **given, **made}
 
 
-def _require_values(ir: IR, names: Iterable[str], known: dict[str, TensorMeta]) -> None:
+def _require_values(names: Iterable[str], known: dict[str, TensorMeta]) -> None:
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)
@@ -125,7 +125,7 @@ def _require_values(ir: IR, names: Iterable[str], known: dict[str, TensorMeta]) 
 
 def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> CutPart:
     metas = ir.view("every value", lambda: metas_of(ir))
-    _require_values(ir, (*inputs, *outputs), metas)
+    _require_values((*inputs, *outputs), metas)
     returned = [metas[name] for name in outputs] if outputs else list(ir.graph_outputs)
     cut_off = set(inputs)
     binders = {symbol: node for node in ir.nodes for symbol in _bound(node)}

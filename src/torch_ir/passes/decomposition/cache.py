@@ -128,11 +128,11 @@ class Tracer:
             error = traced.error
             raise PassError(f"torch cannot decompose it: {first_line(error)}") from error
         try:
-            return self._fragment(node, traced, len(tensors))
+            return self._fragment(node, traced)
         except InvalidIRError as error:
             raise PassError(error.message) from error
 
-    def _fragment(self, node: OpNode, traced: GraphModule, count: int) -> Fragment:
+    def _fragment(self, node: OpNode, traced: GraphModule) -> Fragment:
         constants = _constants_as_inputs(traced)
         traced.graph.eliminate_dead_code()
         context = Context({RUN_DEVICE})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, cast
 
-from torch_ir.infer.storage import are_apart
+from torch_ir.infer.storage import elements_are_apart
 from torch_ir.ir import DType, OpNode, TensorMeta
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
@@ -193,7 +193,7 @@ def _unfold(write: ViewWrite) -> TensorMeta | None:
 
 def _as_strided(write: ViewWrite) -> TensorMeta | None:
     sizes, strides = [cast(Sequence[Dim], write.attr(name)) for name in ("size", "stride")]
-    if not are_apart(sizes, strides):
+    if not elements_are_apart(sizes, strides):
         return None  # a kernel may write one place twice
     whole = write.emit("aten.contiguous.default", {"self": write.base}, {}, write.base)
     return replace(write, base=whole).scatter("as_strided_scatter.default", **write.node.attrs)

@@ -92,7 +92,7 @@ class WritingNode:
             if meta.producer_output_idx in fresh
         }
         outputs |= {places[key]: meta for key, meta in types.items()}
-        dtypes = _result_dtypes(self.ir, self.node, call, variant, target, places, types)
+        dtypes = _result_dtypes(self.ir, self.node, call, variant, places, types)
         cast_needed = [key for key in views if dtypes[key] != types[key].dtype]
         is_single = len(target.returns) == 1 and not target.returns[0].type.endswith("]")
         name = (
@@ -249,7 +249,6 @@ def _result_dtypes(
     node: OpNode,
     call: OpNode,
     variant: Variant,
-    target: Schema,
     places: Mapping[tuple[str, int], int],
     types: Mapping[tuple[str, int], TensorMeta],
 ) -> dict[tuple[str, int], str]:

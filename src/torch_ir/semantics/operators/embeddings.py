@@ -119,7 +119,7 @@ def embedding_bag(
             are given for another mode.
     """
     rows = in_range(indices.reshape(-1), _rows(weight))
-    starts, ends = _bounds(rows.size, indices, offsets, include_last_offset)
+    starts, ends = _bounds(rows.size, offsets, include_last_offset)
     wide = widened(weight)
     if per_sample_weights is not None and mode != SUM:
         raise InvalidIRError("weights for each index are for sums only")
@@ -180,9 +180,7 @@ def embedding_bag_without_gradient(
     return embedding_bag_forward_only(weight=weight, padding_idx=left_out, **arguments)
 
 
-def _bounds(
-    count: int, indices: Array, offsets: Array, include_last_offset: bool
-) -> tuple[list[int], list[int]]:
+def _bounds(count: int, offsets: Array, include_last_offset: bool) -> tuple[list[int], list[int]]:
     """Where each bag starts and ends among the indices."""
     marks: list[int] = offsets.tolist()
     rising = marks == sorted(marks)
