@@ -224,7 +224,7 @@ class TestConvert:
                 ["out.xyz"],
                 "the name 'out.xyz' does not say which format to write; give --to, or a "
                 "name that ends in one of .json, .tir, .ir, .txt, .mmd, .html, "
-                ".me.json, .dot",
+                ".me.json, .dot, .pt2, .onnx",
             ),
             ([], "give a file to write, or --to and it goes to stdout"),
             (["a.json", "-o", "b.json"], "the output is given twice"),

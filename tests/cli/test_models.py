@@ -330,7 +330,7 @@ class TestRun:
                 ["--random-weights", "--weights", "w.pt"],
                 "--weights and --random-weights exclude each other",
             ),
-            (["-o", "y.csv"], "the name 'y.csv' ends neither in .safetensors nor in .npz"),
+            (["-o", "y.csv"], "the name 'y.csv' does not end in .safetensors or .npz"),
             (
                 ["--symbol", "s0"],
                 "Invalid value for '--symbol': 's0' is not NAME=VALUE, such as s0=16",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click import IntRange
+from click import FloatRange, IntRange
 from click.testing import CliRunner
 from safetensors.torch import save_file
 
@@ -187,12 +187,12 @@ def test_places_that_nothing_can_be_written_to(name, place, monkeypatch):
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name != "browse"])
 def test_numbers_that_are_none(name, place, monkeypatch):
-    numbers = ["", "x", "-1", "1e999", "9" * 30 + "x", "é", "nan"]
+    numbers = ["", "x", "-1", "9" * 30 + "x", "é", "nan"]
     calls = [
         [name, *without(CALLS.get(name, ["m.ir"]), *parameter.opts), option, number]
         for option, parameter in options_of(name).items()
-        if isinstance(parameter.type, IntRange)
-        for number in numbers
+        if isinstance(parameter.type, IntRange | FloatRange)
+        for number in [*numbers, *(["1e999"] if isinstance(parameter.type, IntRange) else [])]
     ]
     require_unchanged(place, calls, monkeypatch)
 
@@ -201,7 +201,32 @@ def test_numbers_that_are_none(name, place, monkeypatch):
 @pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "1e999", "9" * 30, "x"])
 def test_limits_of_time_that_are_none(name, seconds, place, monkeypatch):
     calls = [[name, *without(CALLS[name], "--seconds"), "--seconds", seconds]]
-    require_unchanged(place, calls, monkeypatch, codes=(0, 1, 2) if name == "bench" else (1, 2))
+    require_unchanged(place, calls, monkeypatch, codes=(2,))
+
+
+TEXTS = [
+    ("reduce m.ir -o made --test true --match (", "'(' is no pattern: missing )"),
+    ("reduce m.ir -o made --test ", "--test names no command"),
+    ("show m.ir --grep (", "'(' is no pattern: missing )"),
+    ("bench m.ir --backends ,", "give one backend or more"),
+    ("bisect m.ir --passes ,", "give one pass or more"),
+    ("cut m.ir --nodes y --record y.txt", "'y.txt' does not end in .safetensors or .npz"),
+    ("view m.ir -o m.png", "a page is .html, and node data .me-data.json, not .png"),
+    ("lower m.ir -o m.png", "not say which format to write; it ends in one of .json, .tir"),
+    ("convert m.ir m.png", "or a name that ends in one of .json, .tir, .ir, .txt"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), TEXTS)
+def test_texts_that_say_nothing(call, message, place, monkeypatch):
+    require_unchanged(place, [call.split(" ")], monkeypatch, codes=(2,))
+    assert message in CliRunner().invoke(main, call.split(" ")).stderr
+
+
+def test_a_plan_that_is_none(place, monkeypatch):
+    monkeypatch.chdir(place)
+    call = ["shard", "m.ir", "--ranks", "2", "--plan", "junk.json", "-o", "made"]
+    assert 'It is JSON such as {"*.up": "column"}.' in CliRunner().invoke(main, call).stderr
 
 
 @pytest.mark.parametrize("name", ["run", "verify", "fuzz", "cases", "compare"])

@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,8 @@ FORMAT_BY_SUFFIX = {
     ".dot": "graphviz",
 }
 STDIO = "-"
+OR_TO = "give --to, or a name that"
+"""How an error goes on where a command has ``--to`` for the format."""
 LARGE = 100_000
 """Bytes of a file that takes so long to read that a person is told."""
 
@@ -104,14 +106,20 @@ def has_weights(path: str) -> bool:
         return "weights.safetensors" in archive.namelist()
 
 
-def format_of(output: str | None, to: str | None, default: str) -> str:
-    """Return the format to write: the one asked for by ``--to``, else that of the file's name.
+def format_of(
+    output: str | None, default: str, *, others: Sequence[str] = (), advice: str = "it"
+) -> str:
+    """Return the format to write, which the file's name says.
+
+    Args:
+        output: The file's name.
+        default: The format for stdout.
+        others: Endings that the caller writes itself, which the error names too.
+        advice: What to do, as the error says it.
 
     Raises:
-        UsageError: Nothing says which.
+        UsageError: The name does not say which.
     """
-    if to:
-        return to
     if output in (None, STDIO):
         return default
     name = Path(str(output)).name.lower()
@@ -120,8 +128,8 @@ def format_of(output: str | None, to: str | None, default: str) -> str:
         return suffix.removeprefix(".")
     if suffix not in FORMAT_BY_SUFFIX:
         raise click.UsageError(
-            f"the name {output!r} does not say which format to write; give --to, or a name that "
-            f"ends in one of {', '.join(FORMAT_BY_SUFFIX)}"
+            f"the name {output!r} does not say which format to write; {advice} ends in one "
+            f"of {', '.join((*FORMAT_BY_SUFFIX, *others))}"
         )
     return FORMAT_BY_SUFFIX[suffix]
 
@@ -229,7 +237,7 @@ def write(data: bytes, output: str | None, *, fold: bool = True) -> None:
     write_atomically(str(output), data)
 
 
-def read_report(path: str) -> object:
+def read_report(path: str, remedy: str = "Give what a command prints with --json.") -> object:
     """Read what a command printed with ``--json``, or ``-`` for stdin.
 
     Raises:
@@ -244,7 +252,6 @@ def read_report(path: str) -> object:
     except SerializationError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        remedy = "Give what profile, plan, cost, validate or support prints with --json."
         raise unreadable(Path(path), error, remedy, " as JSON") from None
 
 

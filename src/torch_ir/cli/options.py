@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from torch_ir.arguments import MAX_SECONDS
 from torch_ir.cli.files import unreadable
 from torch_ir.cli.values import input_of
 from torch_ir.errors import SerializationError, did_you_mean
@@ -32,6 +35,18 @@ else:  # older versions of click are not generic
 def names_of_list(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     """Return the names of a list with commas; None where none is given."""
     return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def pattern_of(_: click.Context, __: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+    """Return the regular expression that an option gives; None where it is not given.
+
+    Raises:
+        BadParameter: It is none.
+    """
+    try:
+        return None if value is None else re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no pattern: {error}") from None
 
 
 input_option = click.option(
@@ -84,6 +99,18 @@ def _require_writable(path: str) -> None:
         raise SerializationError(f"{path}: cannot be written: {os.strerror(code)}")
 
 
+def _named_as(*endings: str) -> Callable[[str], None]:
+    """The check of a file that will be written, whose name says in which of some formats."""
+
+    def check(path: str) -> None:
+        if not path.endswith(endings):
+            told = f"the name {path!r} does not end in {' or '.join(endings)}"
+            raise click.UsageError(told)
+        _require_writable(path)
+
+    return check
+
+
 def _require_folder(path: str) -> None:
     there = next(place for place in (Path(path), *Path(path).absolute().parents) if place.exists())
     if not there.is_dir():
@@ -110,6 +137,8 @@ def _require_backend(name: str) -> None:
 
 
 def _require_backends(names: str) -> None:
+    if not pass_list(names):
+        raise click.UsageError("give one backend or more")
     for name in () if names == "all" else pass_list(names):
         _require_backend(name)
 
@@ -135,6 +164,10 @@ def pass_list(names: str) -> list[str]:
 
 OUTPUT = CheckedText(_require_writable)
 """The name of a file that will be written."""
+TENSORS_OUTPUT = CheckedText(_named_as(".safetensors", ".npz"))
+"""The name of a file of tensors that will be written."""
+CAPTURE_OUTPUT = CheckedText(_named_as(".safetensors"))
+"""The name of a file of captured values that will be written."""
 DIALECT = CheckedText(_require_dialect)
 """The name of a dialect."""
 SEED = click.IntRange(0, 2**63 - 1)
@@ -151,6 +184,23 @@ PASSES = CheckedText(_require_passes)
 """Names of passes, in order, separated by commas."""
 READER = CheckedText(_require_reader)
 """What gives values to compare: a backend, a way to run, or a file."""
+
+
+class Amount(click.FloatRange):
+    """A number of a range, in which nan is not, other than in click's ranges."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> float:
+        """Return the number."""
+        found: float = super().convert(value, param, ctx)
+        if math.isnan(found):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return found
+
+
+SECONDS = Amount(0, MAX_SECONDS)
+"""A limit of time."""
+TOLERANCE = Amount(0)
+"""How large a difference may be."""
 
 
 class ClosestChoice(_Choice):

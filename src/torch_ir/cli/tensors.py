@@ -103,7 +103,7 @@ def write_tensors(tensors: Mapping[str, torch.Tensor], output: str) -> None:
     """Write tensors to a ``.safetensors`` or ``.npz`` file.
 
     Raises:
-        InputError: The name ends in neither, or NumPy has no such element type.
+        InputError: NumPy has no such element type.
         SerializationError: The file cannot be written; an old one stays as it was.
     """
     if output.endswith(".npz"):

@@ -10,7 +10,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
-from torch_ir.cli.options import BACKENDS, pass_list, require_torch
+from torch_ir.cli.options import BACKENDS, SECONDS, pass_list, require_torch
 from torch_ir.cli.progress import held_back, progress
 from torch_ir.cli.values import symbol_values
 from torch_ir.errors import TorchIRError
@@ -23,11 +23,18 @@ from torch_ir.tables import table
 @click.option(
     "--backends",
     type=BACKENDS,
+    metavar="NAMES",
     default="all",
     show_default=True,
     help="Names with commas between; all is every runtime that is installed.",
 )
-@click.option("--seconds", default=60.0, show_default=True, help="Time for each to be compiled.")
+@click.option(
+    "--seconds",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    help="Time for each to be compiled.",
+)
 @click.option("--details", is_flag=True, help="Print the verdict on each delegate.")
 def command(file: str, backends: str, seconds: float, details: bool, **options: Any) -> None:
     """Time the IR in FILE on backends, each beside torch's kernels, in turns.

@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
-from torch_ir.cli.options import PASSES, READER
+from torch_ir.cli.options import PASSES, READER, pass_list
 from torch_ir.cli.passes import steps_of
 from torch_ir.cli.progress import progress
 
@@ -32,6 +32,8 @@ def command(file: str, passes: str, against: str, as_json: bool, **options: Any)
     \b
     torch-ir bisect m.tir -p no-ops,file.py:MyPass,cse,dce --random
     """  # noqa: D301  # \b is a character that click reads
+    if not pass_list(passes):
+        raise click.UsageError("give one pass or more")
     call, ir = Invocation.opened(file, options)
     from torch_ir.debug.shrinking.bisection import bisect
 

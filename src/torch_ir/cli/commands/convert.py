@@ -8,7 +8,16 @@ from pathlib import Path
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import FORMATS, STDIO, format_of, has_weights, read_ir, write, write_ir
+from torch_ir.cli.files import (
+    FORMATS,
+    OR_TO,
+    STDIO,
+    format_of,
+    has_weights,
+    read_ir,
+    write,
+    write_ir,
+)
 from torch_ir.cli.options import INPUT, OUTPUT, require_torch
 from torch_ir.errors import did_you_mean
 from torch_ir.ir import IR, Constant
@@ -65,7 +74,7 @@ def command(
         return
     if weights is not None:
         raise click.UsageError("--weights is for .pt2 and .onnx")
-    kind = format_of(target, to, "json")
+    kind = to or format_of(target, "json", others=[f".{name}" for name in PROGRAMS], advice=OR_TO)
     ir = with_defaults(read_ir(file)) if defaults else read_ir(file)
     write_ir(ir, target, kind, _weights(file, kind))
 

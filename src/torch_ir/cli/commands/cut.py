@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.files import format_of, read_ir, write_ir
-from torch_ir.cli.options import OUTPUT, require_torch
+from torch_ir.cli.options import OUTPUT, TENSORS_OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
 from torch_ir.ir.functions import written_out
@@ -44,7 +44,7 @@ def _names(context: click.Context, _: click.Parameter, value: str | None) -> tup
 @click.option("-o", "--output", type=OUTPUT, help="Where to write the part [text to stdout].")
 @click.option(
     "--record",
-    type=OUTPUT,
+    type=TENSORS_OUTPUT,
     metavar="PATH",
     help="Run FILE and write the part's inputs: .safetensors or .npz.",
 )
@@ -87,7 +87,7 @@ def command(
         return
     if not nodes and not cut_off and not outputs:
         raise click.UsageError("give --from, --outputs, --nodes or --stages")
-    kind = format_of(output, None, "text")
+    kind = format_of(output, "text")
     call = Invocation(**options)
     call.check_usage()
     ir = call.read(file) if record else read_ir(file)

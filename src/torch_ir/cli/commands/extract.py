@@ -8,7 +8,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.dynamic import DynamicSpec, dynamic_of, dynamic_shapes
-from torch_ir.cli.files import FORMATS, STDIO, format_of, write_ir
+from torch_ir.cli.files import FORMATS, OR_TO, STDIO, format_of, write_ir
 from torch_ir.cli.options import INPUT, OUTPUT, input_option, require_torch, target_place
 from torch_ir.cli.progress import held_back, progress
 from torch_ir.errors import counted
@@ -99,7 +99,7 @@ def command(
         )
     if dynamic and target is not None and target.endswith(".pt2"):
         raise click.UsageError("--dynamic is for a model; a .pt2 file has its dimensions")
-    kind = format_of(output, to, "json" if output == STDIO else "text")
+    kind = to or format_of(output, "json" if output == STDIO else "text", advice=OR_TO)
     if target and target.endswith(".pt2"):
         INPUT.check(target)
     require_torch()

@@ -6,7 +6,15 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.group import QuietCommand
-from torch_ir.cli.options import BACKEND, FOLDER, READER, SEED, names_of_list, require_torch
+from torch_ir.cli.options import (
+    BACKEND,
+    FOLDER,
+    READER,
+    SECONDS,
+    SEED,
+    names_of_list,
+    require_torch,
+)
 from torch_ir.cli.progress import progress
 
 
@@ -15,7 +23,7 @@ from torch_ir.cli.progress import progress
     "--backend", type=BACKEND, required=True, metavar="NAME", help="A backend, or FILE.py:NAME."
 )
 @click.option("--programs", type=click.IntRange(min=1), metavar="N", help="How many [100].")
-@click.option("--seconds", type=float, metavar="S", help="When to stop.")
+@click.option("--seconds", type=SECONDS, metavar="S", help="When to stop.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="That of the first program.")
 @click.option("--nodes", type=click.IntRange(min=1), default=10, show_default=True)
 @click.option(

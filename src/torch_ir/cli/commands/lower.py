@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import FORMAT_BY_SUFFIX, has_weights, read_ir, write_ir
+from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
 from torch_ir.cli.options import OUTPUT, ClosestChoice, allow_option, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
@@ -56,7 +55,7 @@ def command(
         raise click.UsageError("--preserve is for --to core_aten and --to edge")
     if strict and target != "edge":
         raise click.UsageError("--strict is for --to edge")
-    kind = _format_of(output)
+    kind = format_of(output, "text")
     require_torch()
     ir = read_ir(file)
     import_module("torch")  # its loading has a line of its own
@@ -80,16 +79,3 @@ def _lowered(ir: IR, target: str, preserve: tuple[str, ...], *, strict: bool) ->
             return to_edge(ir, preserve=preserve, strict=strict).ir()
         case _:
             return decompose(ir, target, preserve=preserve)
-
-
-def _format_of(output: str | None) -> str:
-    """The format that the name of the output asks for; text on stdout."""
-    if output in (None, "-"):
-        return "text"
-    suffix = Path(str(output)).suffix.lower()
-    if suffix not in FORMAT_BY_SUFFIX:
-        known = ", ".join(FORMAT_BY_SUFFIX)
-        raise click.UsageError(
-            f"the name {output!r} does not say which format to write; it ends in one of {known}"
-        )
-    return FORMAT_BY_SUFFIX[suffix]

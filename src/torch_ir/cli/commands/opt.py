@@ -86,7 +86,7 @@ def command(
     from torch_ir.passes import run_passes
     from torch_ir.passes.base import lineage_of, require_same_values
 
-    kind = format_of(output, None, "text")
+    kind = format_of(output, "text")
     call = Invocation(**options)
     call.check_usage()
     ir = before = read_ir(file) if validate == "off" else call.read(file)

@@ -23,7 +23,7 @@ def command(file: str, backend: str, min_nodes: int, output: str | None) -> None
     torch-ir partition m.tir --backend my_device -o parts.tir
     torch-ir partition m.tir --backend my_device.py:MyDevice --min-nodes 3
     """  # noqa: D301  # \b is a character that click reads
-    kind = format_of(output, None, "text")
+    kind = format_of(output, "text")
     ir = read_ir(file)
     found = delegate_named(backend)
     from torch_ir.backends import Partitioner, to_backend

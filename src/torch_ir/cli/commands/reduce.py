@@ -13,7 +13,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
-from torch_ir.cli.options import FOLDER, READER
+from torch_ir.cli.options import FOLDER, READER, SECONDS, pattern_of
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -38,9 +38,14 @@ raise SystemExit(subprocess.call([*shlex.split({command!r}), str(program)]))"""
 @click.option(
     "--test", "test", metavar="CMD", help="The failure: the exit status of CMD PROGRAM.tir."
 )
-@click.option("--match", metavar="REGEX", help="With --test: what its output has to match.")
-@click.option("--seconds", type=float, default=60.0, show_default=True, help="How long to try.")
-@click.option("--timeout", type=float, default=60.0, show_default=True, help="Of one CMD.")
+@click.option(
+    "--match",
+    callback=pattern_of,
+    metavar="REGEX",
+    help="With --test: what its output has to match.",
+)
+@click.option("--seconds", type=SECONDS, default=60.0, show_default=True, help="How long to try.")
+@click.option("--timeout", type=SECONDS, default=60.0, show_default=True, help="Of one CMD.")
 @click.option("--no-shapes", is_flag=True, help="Leave sizes as they are.")
 @click.option(
     "-o",
@@ -57,7 +62,7 @@ def command(
     run: str | None,
     against: str,
     test: str | None,
-    match: str | None,
+    match: re.Pattern[str] | None,
     seconds: float,
     timeout: float,
     no_shapes: bool,
@@ -76,6 +81,8 @@ def command(
     """  # noqa: D301  # \b is a character that click reads
     if (run is None) == (test is None):
         raise click.UsageError("give --run or --test")
+    if test is not None and not test.strip():
+        raise click.UsageError("--test names no command")
     if match is not None and test is None:
         raise click.UsageError("--match needs --test")
     call, ir = Invocation.opened(file, options)
@@ -117,13 +124,11 @@ def _compared(run: Any, against: Any) -> Oracle:
     return oracle
 
 
-def _tested(test: str, match: str | None, timeout: float) -> Oracle:
+def _tested(test: str, match: re.Pattern[str] | None, timeout: float) -> Oracle:
     """The failure that a command finds in a program."""
     import shlex
 
     from torch_ir.debug.shrinking.reduced import write_program
-
-    pattern = None if match is None else re.compile(match)
 
     def oracle(
         ir: IR, weights: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
@@ -142,8 +147,9 @@ def _tested(test: str, match: str | None, timeout: float) -> Oracle:
                 return f"no end within {timeout:g} s"
         if done.returncode < 0:
             return f"signal {-done.returncode}"
-        if pattern is not None:
-            return f"match of {match}" if pattern.search(done.stdout + done.stderr) else None
+        if match is not None:
+            is_found = match.search(done.stdout + done.stderr)
+            return f"match of {match.pattern}" if is_found else None
         return f"exit status {done.returncode}" if done.returncode else None
 
     return oracle

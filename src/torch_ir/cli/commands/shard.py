@@ -102,9 +102,10 @@ def command(
 
 
 def _read_plan(path: str) -> dict[str, Any]:
-    found = read_report(path)
+    remedy = 'It is JSON such as {"*.up": "column"}.'
+    found = read_report(path, remedy)
     if not isinstance(found, dict):
-        raise InputError(f"{path} is no plan", remedy='It is JSON such as {"*.up": "column"}.')
+        raise InputError(f"{path} is no plan", remedy=remedy)
     return {str(name): style for name, style in found.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # JSON
 
 

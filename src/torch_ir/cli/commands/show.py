@@ -12,7 +12,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import STDIO, read_ir, write
-from torch_ir.cli.options import OUTPUT
+from torch_ir.cli.options import OUTPUT, pattern_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
@@ -37,15 +37,6 @@ def depth_of(value: Any) -> int:
     return depth
 
 
-def _pattern_of(
-    _: click.Context, __: click.Parameter, value: str | None
-) -> re.Pattern[str] | None:
-    try:
-        return None if value is None else re.compile(value)
-    except re.error as error:
-        raise click.BadParameter(f"{value!r} is no pattern: {error}") from None
-
-
 @click.command
 @click.argument("file")
 @click.option(
@@ -65,7 +56,7 @@ def _pattern_of(
 )
 @click.option(
     "--grep",
-    callback=_pattern_of,
+    callback=pattern_of,
     metavar="PATTERN",
     help="Print the nodes whose line has this pattern, in functions too.",
 )

@@ -9,7 +9,15 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import backend_option
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import INPUT, SEED, finish, input_option, require_torch, target_place
+from torch_ir.cli.options import (
+    INPUT,
+    SEED,
+    TOLERANCE,
+    finish,
+    input_option,
+    require_torch,
+    target_place,
+)
 from torch_ir.cli.progress import progress
 
 if TYPE_CHECKING:
@@ -27,8 +35,8 @@ if TYPE_CHECKING:
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of random numbers.")
 @click.option("--every-node", is_flag=True, help="Compare every node, and name the first wrong.")
 @backend_option
-@click.option("--rtol", type=float, default=0.0, help="Allowed relative difference [0].")
-@click.option("--atol", type=float, default=0.0, help="Allowed absolute difference [0].")
+@click.option("--rtol", type=TOLERANCE, default=0.0, help="Allowed relative difference [0].")
+@click.option("--atol", type=TOLERANCE, default=0.0, help="Allowed absolute difference [0].")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--trust", is_flag=True, help="Let torch unpickle what a .pt2 weights file holds.")
 @click.option(

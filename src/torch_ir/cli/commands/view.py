@@ -55,6 +55,9 @@ def command(
     if target.endswith(".me-data.json"):
         _write_node_data(file, target, overlays)
         return
+    suffix = "" if target == STDIO else Path(target).suffix.lower()
+    if suffix not in ("", ".html", ".htm"):
+        raise click.UsageError(f"a page is .html, and node data .me-data.json, not {suffix}")
     other = None if against is None else read_ir(against)
     ir, reports = read_ir(file), [*map(read_report, overlays)]
     with progress("drawing"):
