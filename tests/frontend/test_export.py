@@ -162,8 +162,8 @@ def test_a_model_in_training_mode_is_extracted_with_a_warning():
     with pytest.warns(UserWarning, match="the model is in training mode") as caught:
         ir = torch_ir.extract_ir(Net().train(), (X,))
     assert [str(w.message) for w in caught.list if w.filename == __file__] == [
-        "the model is in training mode: 1 nodes (the first is 'dropout', aten.dropout.default) "
-        "do what they do in training. Call model.eval() first for inference."
+        "the model is in training mode: 1 node (the first is 'dropout', "
+        "aten.dropout.default). Call model.eval() first for inference."
     ]
     assert ir.metadata == {"training": True}
     assert torch_ir.extract_ir(Net().eval(), (X,)).metadata == {}

@@ -92,7 +92,7 @@ class VerificationReport(Shown):
         if nodes.first_difference is not None:
             return f"first node that differs: {nodes.first_difference}"
         if not nodes.unknown:
-            return f"all {nodes.compared} nodes make values that eager makes"
+            return f"every node makes what eager makes: {counted(nodes.compared, 'node')}"
         known = nodes.compared - len(nodes.unknown)
         return (
             f"{known} of {counted(nodes.compared, 'node')} compared; eager does without "
@@ -145,7 +145,7 @@ def verify(
         >>> model, inputs = torch.nn.Linear(3, 2), (torch.ones(1, 3),)
         >>> print(verify(extract_ir(model, inputs), model, inputs, every_node=True))
         equal to eager: 1 output, largest difference 0
-          all 1 nodes make values that eager makes
+          every node makes what eager makes: 1 node
     """
     args, named = tuple(inputs), dict(kwargs or {})
     _require_one(backend, every_node)

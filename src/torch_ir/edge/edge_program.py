@@ -156,7 +156,7 @@ class EdgeProgram(Shown):
         return "\n\n".join([f"method {name!r}:\n{ir}" for name, ir in self.programs.items()])
 
     def __repr__(self) -> str:
-        sizes = [f"{name}: {len(ir.nodes)} nodes" for name, ir in self.programs.items()]
+        sizes = [f"{name}: {counted(len(ir.nodes), 'node')}" for name, ir in self.programs.items()]
         return f"EdgeProgram({', '.join(sizes)})"
 
 

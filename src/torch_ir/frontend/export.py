@@ -18,7 +18,7 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module as lazy_code  # p
 from torch.fx.experimental import proxy_tensor
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExportError, Raised, attempt, first_line, raised_as
+from torch_ir.errors import ExportError, Raised, attempt, counted, first_line, raised_as
 from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.kept_attributes import (
     kept_attributes,
@@ -182,8 +182,8 @@ def _extracted_in_training(ir: IR) -> IR:
     if affected:
         first = affected[0]
         warnings.warn(
-            f"the model is in training mode: {len(affected)} nodes (the first is {first.name!r}, "
-            f"{first.op_type}) do what they do in training. "
+            f"the model is in training mode: {counted(len(affected), 'node')} (the first "
+            f"is {first.name!r}, {first.op_type}). "
             "Call model.eval() first for inference.",
             stacklevel=4,  # the caller of extract_ir, which is wrapped
         )

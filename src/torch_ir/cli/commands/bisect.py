@@ -11,6 +11,7 @@ from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import PASSES, READER, pass_list
 from torch_ir.cli.passes import steps_of
 from torch_ir.cli.progress import progress
+from torch_ir.errors import counted
 
 
 @click.command
@@ -39,7 +40,7 @@ def command(file: str, passes: str, against: str, as_json: bool, **options: Any)
 
     executor, inputs = call.executor(ir, file), call.tensors(ir)
     steps = steps_of(passes)
-    with progress(f"comparing {len(ir.nodes)} nodes"):
+    with progress(f"comparing {counted(len(ir.nodes), 'node')}"):
         found = bisect(ir, steps, executor.weights, inputs, against=against)
     console.show(found, as_json)
     if found.index is not None:

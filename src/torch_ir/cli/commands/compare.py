@@ -10,6 +10,7 @@ from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import FOLDER, READER, finish
 from torch_ir.cli.progress import progress
+from torch_ir.errors import counted
 
 if TYPE_CHECKING:
     from torch_ir.debug.comparing.compared import CompareMode
@@ -86,7 +87,7 @@ def command(
     from torch_ir.debug import compare
 
     executor = call.executor(ir, file)
-    with progress(f"comparing {len(ir.nodes)} nodes"):
+    with progress(f"comparing {counted(len(ir.nodes), 'node')}"):
         report = compare(
             ir,
             executor.weights,

@@ -11,7 +11,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
-from torch_ir.errors import printable
+from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, SymbolRange, TensorMeta
 from torch_ir.ir.functions import CALLS
 from torch_ir.ir.tensor import type_text
@@ -116,14 +116,16 @@ def describe(facts: Mapping[str, Any]) -> str:
         ]
     if facts["functions"]:
         lines.append("functions:")
-        lines += [f"  {name}: {nodes} nodes" for name, nodes in facts["functions"].items()]
+        lines += [
+            f"  {name}: {counted(nodes, 'node')}" for name, nodes in facts["functions"].items()
+        ]
     if facts["mutations"]:
         lines.append("writes to: " + ", ".join(facts["mutations"]))
     lines.append("operators:" + ("" if facts["operators"] else " none"))
-    counted = list(facts["operators"].items())
-    if counted:
-        rows = [(f"{count:,}", name) for name, count in counted[:SHOWN_OPERATORS]]
+    operators = list(facts["operators"].items())
+    if operators:
+        rows = [(f"{count:,}", name) for name, count in operators[:SHOWN_OPERATORS]]
         lines += table(rows, indent="  ").splitlines()
-    if len(counted) > SHOWN_OPERATORS:
-        lines.append(f"  and {len(counted) - SHOWN_OPERATORS} more (all with --json)")
+    if len(operators) > SHOWN_OPERATORS:
+        lines.append(f"  and {len(operators) - SHOWN_OPERATORS} more (all with --json)")
     return "\n".join(map(printable, lines))

@@ -15,6 +15,7 @@ from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
 from torch_ir.cli.options import FOLDER, READER, SECONDS, pattern_of
 from torch_ir.cli.progress import progress
+from torch_ir.errors import counted
 
 if TYPE_CHECKING:
     import torch
@@ -96,7 +97,7 @@ def command(
         oracle = _tested(test or "", match, timeout)
         script = SCRIPT.format(command=test)
     executor, inputs = call.executor(ir, file), call.tensors(ir)
-    with progress(f"reducing {len(ir.nodes)} nodes"):
+    with progress(f"reducing {counted(len(ir.nodes), 'node')}"):
         found = reduce(ir, executor.weights, inputs, oracle, seconds=seconds, shapes=not no_shapes)
     from dataclasses import replace
 

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from torch_ir.errors import SerializationError, raised_as
+from torch_ir.errors import SerializationError, counted, raised_as
 from torch_ir.serde import write_atomically
 from torch_ir.tables import Rows, Shown, report_text, table
 
@@ -89,7 +89,7 @@ class Conformance(Shown):
     def __str__(self) -> str:
         counts = Counter(row.status for row in self.rows)
         told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-        lines = [f"{self.backend}: {self.score:.1%} of {len(self.rows)} cases ({told})"]
+        lines = [f"{self.backend}: {self.score:.1%} of {counted(len(self.rows), 'case')} ({told})"]
         shown = self.failures[:20]
         rows = [(row.status, row.case, row.dtype, row.reason) for row in shown]
         lines += table(rows).split("\n")

@@ -45,7 +45,7 @@ class Bisection(Shown):
 
     def __str__(self) -> str:
         if self.index is None:
-            return f"every one of {counted(len(self.passes), 'pass')} is right"
+            return f"{counted(len(self.passes), 'pass')} compared, none breaks the program"
         head = f"pass {self.index + 1} of {len(self.passes)}, {self.step}, breaks the program"
         told = self.failure if self.report is None else str(self.report)
         return report_text([head, *told.split("\n")]).rstrip()
@@ -95,7 +95,7 @@ def bisect(
         ...   return %y
         ... }''')
         >>> print(bisect(ir, passes_named("cse,dce"), {}, (torch.ones(2),)))
-        every one of 2 passes is right
+        2 passes compared, none breaks the program
     """
     names = tuple(map(str, passes))
     programs = [ir]
