@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torch_ir.cli.values import sizes, symbol_values
+from torch_ir.cli.values import symbol_values
 from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.symbols import shape_at
 
 if TYPE_CHECKING:
     from torch_ir.semantics.dtypes import Array
@@ -91,7 +92,7 @@ def _bytes(metas: Iterable[TensorMeta], symbols: Mapping[str, int]) -> int:
 
 def _size(meta: TensorMeta, symbols: Mapping[str, int]) -> int:
     try:
-        return math.prod(sizes(meta, symbols)) * DTYPES[meta.dtype].itemsize
+        return math.prod(shape_at(meta.shape, symbols)) * DTYPES[meta.dtype].itemsize
     except TorchIRError:  # a size that data decides
         return 0
 

@@ -12,9 +12,10 @@ from torch_ir.cli.call import WEIGHTS_REMEDY
 from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.memory import TooLittleMemoryError, read_npz
 from torch_ir.cli.progress import progress
-from torch_ir.cli.values import inputs_by_name, names_of_outputs, sizes, symbol_values
+from torch_ir.cli.values import inputs_by_name, names_of_outputs, symbol_values
 from torch_ir.errors import InputError, SerializationError, raised_as
 from torch_ir.ir import IR, TensorMeta
+from torch_ir.ir.symbols import shape_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.semantics.denote import denote
 from torch_ir.semantics.draws import Draws
@@ -57,7 +58,7 @@ def random_array(meta: TensorMeta, shape: Sequence[int], seed: int) -> Array:
 def random_weight(meta: TensorMeta, seed: int) -> Array:
     """Draw small positive numbers, which every variance accepts; for integers 0."""
     dtype = numpy_dtype(meta.dtype)
-    shape = sizes(meta, {})
+    shape = shape_at(meta.shape, {})
     if not is_float(dtype) and not is_complex(dtype):
         return np.zeros(shape, dtype)
     return rounded(Draws(seed, meta.name).uniform(shape, np.dtype("float64")) / 10, dtype)
@@ -101,7 +102,7 @@ def run_reference(
     arrays = (
         inputs_by_name(ir, read_arrays(inputs), inputs)
         if inputs
-        else [random_array(meta, sizes(meta, values), seed) for meta in ir.graph_inputs]
+        else [random_array(meta, shape_at(meta.shape, values), seed) for meta in ir.graph_inputs]
     )
     with progress("running"):
         results = denote(ir, payload, arrays, seed=seed)

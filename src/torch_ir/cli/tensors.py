@@ -10,10 +10,11 @@ import torch
 
 from torch_ir.cli.files import unreadable, write
 from torch_ir.cli.memory import TooLittleMemoryError, read_npz
-from torch_ir.cli.values import InputSpec, inputs_by_name, sizes, symbol_values
+from torch_ir.cli.values import InputSpec, inputs_by_name, symbol_values
 from torch_ir.errors import InputError, WeightLoadError, raised_as
 from torch_ir.executor.samples import random_tensor
 from torch_ir.ir import IR, TensorMeta
+from torch_ir.ir.symbols import shape_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.weights import load_weights_safetensors
@@ -47,7 +48,7 @@ def random_weights(ir: IR, seed: int) -> dict[str, torch.Tensor]:
 
 def _small(meta: TensorMeta, generator: torch.Generator) -> torch.Tensor:
     dtype: torch.dtype = getattr(torch, meta.dtype)
-    values = random_tensor(sizes(meta, {}), torch.float32, generator)
+    values = random_tensor(shape_at(meta.shape, {}), torch.float32, generator)
     if dtype.is_floating_point or dtype.is_complex:
         return (values.sigmoid() / 10).to(dtype)
     return torch.zeros_like(values, dtype=dtype)
@@ -58,7 +59,7 @@ def random_inputs(ir: IR, seed: int, given: Mapping[str, int]) -> list[torch.Ten
     symbols = symbol_values(ir, given)
     generator = torch.Generator().manual_seed(seed)
     return [
-        random_tensor(sizes(meta, symbols), getattr(torch, meta.dtype), generator)
+        random_tensor(shape_at(meta.shape, symbols), getattr(torch, meta.dtype), generator)
         for meta in ir.graph_inputs
     ]
 

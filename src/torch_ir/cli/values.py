@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
-from torch_ir.ir import IR, SymbolRange, SymExpr, TensorMeta
+from torch_ir.ir import IR, SymbolRange
 from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
@@ -51,13 +51,6 @@ def input_of(value: str) -> InputSpec:
     if math.prod(shape) > LARGEST_ELEMENT_COUNT:
         raise click.BadParameter(f"{value!r} has {math.prod(shape):,} elements")
     return InputSpec(match[1] or "", shape, dtype)
-
-
-def sizes(meta: TensorMeta, symbols: Mapping[str, int]) -> tuple[int, ...]:
-    """Return a shape as numbers, with values in place of its symbols."""
-    return tuple(
-        [int(size.evaluate(symbols)) if isinstance(size, SymExpr) else size for size in meta.shape]
-    )
 
 
 def symbol_values(ir: IR, given: Mapping[str, int]) -> dict[str, int]:

@@ -13,10 +13,10 @@ from torch_ir.debug.judging.delegates import Finding
 from torch_ir.debug.reference.denotation import alone
 from torch_ir.debug.validation import Divergence
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.builder import map_values
+from torch_ir.ir.builder import map_values, with_attributes
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import graphs
-from torch_ir.ir.values import Attribute, map_attribute
+from torch_ir.ir.symbols import value_at
 from torch_ir.serde import write_atomically
 
 _TEXT = '''\
@@ -127,13 +127,7 @@ def _without_symbols(ir: IR, symbols: Mapping[str, Number]) -> IR:
         ]
         return meta.replace(shape=tuple(shape))
 
-    def valued(value: Attribute) -> Attribute:
-        return value.evaluate(symbols) if isinstance(value, SymExpr) else value
-
     ir = map_values(ir, sized)
-    nodes = [
-        node.replace(attrs={k: map_attribute(value, valued) for k, value in node.attrs.items()})
-        for node in ir.nodes
-    ]
+    nodes = [with_attributes(node, lambda leaf: value_at(leaf, symbols)) for node in ir.nodes]
     kept = {n: r for n, r in ir.symbols.items() if n not in symbols or ir.functions}
     return ir.replace(nodes=nodes, symbols=kept)

@@ -17,9 +17,10 @@ from torch_ir.infer.bindings import DataSizes
 from torch_ir.infer.engine import call_at
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.types import Outcome, TensorType
-from torch_ir.ir import Dim, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.symbols import shape_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import row_major
 
@@ -128,10 +129,10 @@ def _qualified(op_type: str) -> str:
 def _shape(meta: TensorMeta, symbols: Symbols) -> tuple[int, ...]:
     if meta.is_static:
         return cast(tuple[int, ...], meta.shape)
-    sizes = [int(d.evaluate(symbols)) if isinstance(d, SymExpr) else d for d in meta.shape]
+    sizes = shape_at(meta.shape, symbols)
     if any(size < 0 for size in sizes):
         raise InvalidIRError(f"{meta} has no size at these samples")
-    return tuple(sizes)
+    return sizes
 
 
 @lru_cache(maxsize=4096)

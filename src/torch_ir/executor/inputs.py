@@ -17,6 +17,7 @@ from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.ir import IR, Container, FrozenDict, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number, kind_of
+from torch_ir.ir.symbols import value_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
@@ -184,7 +185,7 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     def leaf(item: TensorLeaf | ValueLeaf) -> Any:
         if isinstance(item, TensorLeaf):
             return _named(values, item.name)
-        return item.value.evaluate(symbols) if isinstance(item.value, SymExpr) else item.value
+        return value_at(item.value, symbols)
 
     return unflatten(tree, leaf, rebuild)
 

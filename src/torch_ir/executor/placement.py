@@ -11,7 +11,7 @@ import torch
 from torch_ir.errors import CompileError, ExecutionError, did_you_mean, first_line, raised_as
 from torch_ir.ir import IR, Attribute, Constant, Device, FunctionRef, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
-from torch_ir.ir.builder import Builder
+from torch_ir.ir.builder import Builder, with_attributes
 from torch_ir.ir.diagnostics import Diagnostic, compile_error
 from torch_ir.ir.values import RUN_DEVICE, map_attribute
 from torch_ir.passes.inline import inline_functions
@@ -385,6 +385,6 @@ def _on_device(body: IR, device: torch.device) -> IR:
     builder = Builder(body)
     builder.map_functions(lambda inner: _on_device(inner, device))
     for node in body.nodes:
-        attrs = {name: map_attribute(value, leaf) for name, value in node.attrs.items()}
-        builder.nodes.append(node if attrs == dict(node.attrs) else node.replace(attrs=attrs))
+        moved = with_attributes(node, leaf)
+        builder.nodes.append(node if moved == node else moved)
     return builder.finish()

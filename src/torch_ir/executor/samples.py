@@ -11,7 +11,8 @@ from torch_ir.errors import InputError, first_line
 from torch_ir.executor.inputs import structured
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.hints import samplings
-from torch_ir.ir import IR, SymExpr
+from torch_ir.ir import IR
+from torch_ir.ir.symbols import shape_at
 
 
 def random_tensor(
@@ -49,7 +50,7 @@ def sample_tensors(
     generator = torch.Generator().manual_seed(seed)
     made: list[torch.Tensor] = []
     for meta in ir.graph_inputs:
-        shape = [int(d.evaluate(symbols)) if isinstance(d, SymExpr) else d for d in meta.shape]
+        shape = shape_at(meta.shape, symbols)
         dtype: torch.dtype = getattr(torch, meta.dtype)
         drawn = random_tensor(shape, dtype, generator)
         is_number = dtype.is_floating_point or dtype.is_complex

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.bindings import Symbols
-from torch_ir.ir import IR, Attribute, OpNode, SymbolRange, SymExpr
+from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr
 from torch_ir.ir.builder import ASSERTION
 from torch_ir.ir.expressions import kind_of
+from torch_ir.ir.symbols import value_at
 
 USUAL = 7
 """A size that is not likely to be a literal in the program."""
@@ -68,15 +68,11 @@ def _with_computed(symbols: Symbols, computed: Mapping[str, OpNode]) -> Symbols:
     known = dict(symbols)
     for symbol, node in computed.items():
         try:
-            a, b = [_number(node.attrs[name], known) for name in ("a", "b")]
+            a, b = [value_at(node.attrs[name], known) for name in ("a", "b")]
             known[symbol] = int(getattr(operator, node.op_type.split(".")[1])(a, b))
         except (InvalidIRError, ZeroDivisionError):  # it needs what only a run gives
             known[symbol] = USUAL
     return known
-
-
-def _number(value: Attribute, known: Symbols) -> Any:
-    return value.evaluate(known) if isinstance(value, SymExpr) else value
 
 
 def _usual(bounds: SymbolRange) -> int:

@@ -27,6 +27,7 @@ from torch_ir.ir import (
 from torch_ir.ir.check.operators import OperatorCall, forbidden, forbidden_calls
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.symbols import value_at
 from torch_ir.ir.values import RUN_DEVICE, attribute_leaves
 from torch_ir.ops.extensions import OPERATORS, import_for, import_hint
 from torch_ir.ops.rules import OperatorRule, as_the_caller_says, computes_tensors, judged
@@ -240,4 +241,4 @@ def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
         return {key: evaluate(item, bindings) for key, item in items}
-    return value.evaluate(bindings) if isinstance(value, SymExpr) else value
+    return value_at(value, bindings)

@@ -69,8 +69,12 @@ class Aliases:
         """The graph inputs and external values whose storage a node writes."""
         if not self._written:
             return _NOTHING
-        given = {*self._ir.input_names, *self._ir.external_values()}
-        return frozenset(root for _, roots in self._writes for root in roots & given)
+        return self.written_roots & {*self._ir.input_names, *self._ir.external_values()}
+
+    @cached_property
+    def written_roots(self) -> Roots:
+        """The values, of nodes too, whose storage a node writes."""
+        return frozenset(root for _, roots in self._writes for root in roots)
 
     @property
     def is_open(self) -> bool:

@@ -16,7 +16,7 @@ from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
 from torch_ir.ir.tree import leaves as tree_leaves
-from torch_ir.ir.values import OperatorRef, attribute_leaves
+from torch_ir.ir.values import Attribute, OperatorRef, attribute_leaves, map_attribute
 from torch_ir.ops.schema import Slots
 
 
@@ -83,6 +83,12 @@ def with_inputs(node: OpNode, values: Mapping[str, TensorMeta]) -> OpNode:
     if not values or values.keys().isdisjoint([meta.name for meta in node.inputs]):
         return node
     return node.replace(inputs=tuple([values.get(meta.name, meta) for meta in node.inputs]))
+
+
+def with_attributes(node: OpNode, change: Callable[[Attribute], Attribute]) -> OpNode:
+    """Change each leaf of a node's attributes, in the same lists and dicts."""
+    attrs = {name: map_attribute(value, change) for name, value in node.attrs.items()}
+    return node.replace(attrs=attrs)
 
 
 def renamed(node: OpNode, name: str) -> OpNode:

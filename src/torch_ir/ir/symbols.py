@@ -7,9 +7,9 @@ with ``z`` is a floating-point number, as torch names them; every other symbol i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
@@ -141,3 +141,29 @@ def as_dim(value: object) -> Dim:
     if value < 0:
         raise InvalidIRError(f"a dimension cannot be negative, got {value}")
     return int(value)
+
+
+def value_at(value: Any, symbols: Mapping[str, Number]) -> Any:
+    """Return the number that an expression is for values of symbols; other values stay.
+
+    Raises:
+        InvalidIRError: A symbol in it has no value.
+
+    Example:
+        >>> value_at(SymExpr("s0 + 1"), {"s0": 2}), value_at(4, {})
+        (3, 4)
+    """
+    return value.evaluate(symbols) if isinstance(value, SymExpr) else value
+
+
+def shape_at(shape: Iterable[Dim], symbols: Mapping[str, Number]) -> tuple[int, ...]:
+    """Return the sizes of a shape for values of its symbols.
+
+    Raises:
+        InvalidIRError: A symbol in it has no value.
+
+    Example:
+        >>> shape_at((SymExpr("2*s0"), 3), {"s0": 2})
+        (4, 3)
+    """
+    return tuple([int(value_at(dim, symbols)) for dim in shape])

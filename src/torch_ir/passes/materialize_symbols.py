@@ -18,7 +18,7 @@ from torch_ir.ir import (
     SymExpr,
     ValueLeaf,
 )
-from torch_ir.ir.builder import Builder
+from torch_ir.ir.builder import Builder, with_attributes
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
 from torch_ir.ir.expressions.language import FoldStep
@@ -112,10 +112,9 @@ class _Materializer:
         }
         for node in ir.nodes:
             self.node = node
-            attrs = node.attrs
-            if not node.op_type.startswith(PREFIX):
-                attrs = {name: map_attribute(v, self._value) for name, v in node.attrs.items()}
-            builder.keep(node if attrs == node.attrs else node.replace(attrs=attrs))
+            is_prim = node.op_type.startswith(PREFIX)
+            computed = node if is_prim else with_attributes(node, self._value)
+            builder.keep(node if computed == node else computed)
         self.node = None
         if ir.signature is not None:
             outputs = self._tree(ir.signature.outputs)

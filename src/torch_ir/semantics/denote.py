@@ -19,7 +19,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.queries import shown_writes, signature_of
-from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.symbols import SymExpr, value_at
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
 from torch_ir.ops.extensions import meaning_hint
@@ -31,7 +31,6 @@ from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.program_call import (
     external_arrays,
     require_ranges,
-    size_of,
     symbols_of,
     tensors_of,
 )
@@ -346,13 +345,9 @@ def given_to(
 def results_of(ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number]) -> list[Any]:
     """Return what a function gives, flattened, for values by name."""
     return [
-        values[leaf.name] if isinstance(leaf, TensorLeaf) else _number(leaf, symbols)
+        values[leaf.name] if isinstance(leaf, TensorLeaf) else value_at(leaf.value, symbols)
         for leaf in leaves(signature_of(ir).outputs)
     ]
-
-
-def _number(leaf: ValueLeaf, symbols: Mapping[str, Number]) -> Any:
-    return leaf.value.evaluate(symbols) if isinstance(leaf.value, SymExpr) else leaf.value
 
 
 def _flat(results: Any) -> list[Value]:
@@ -372,7 +367,7 @@ def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | 
     for meta in node.outputs:
         if not all(isinstance(dim, int) or dim.text in symbols for dim in meta.shape):
             return None
-        shape = tuple([int(size_of(dim, symbols).real) for dim in meta.shape])
+        shape = tuple([int(value_at(dim, symbols).real) for dim in meta.shape])
         empty[meta.producer_output_idx] = np.zeros(shape, numpy_dtype(meta.dtype))
     if any(array.size for array in empty.values()):
         return None
@@ -404,7 +399,7 @@ def _require_declared(
     result = results[index] if index < len(results) else None
     if not isinstance(result, np.ndarray):
         raise InvalidIRError(f"it gives no tensor as result {index}")
-    shape = tuple([size_of(dim, symbols) for dim in meta.shape])
+    shape = tuple([value_at(dim, symbols) for dim in meta.shape])
     if result.shape != shape or result.dtype != numpy_dtype(meta.dtype):
         declared = type_text(meta)
         if shape != meta.shape:

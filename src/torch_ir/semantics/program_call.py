@@ -17,7 +17,7 @@ from torch_ir.errors import (
 )
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.ir.graph import IR
-from torch_ir.ir.symbols import Dim, SymExpr
+from torch_ir.ir.symbols import Dim, SymExpr, value_at
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, numpy_dtype
@@ -82,7 +82,7 @@ def symbols_of(
         if solved is not None:
             symbols.setdefault(*solved)
     for name, axis, dim, size in sizes:
-        expected = size_of(dim, symbols)
+        expected = value_at(dim, symbols)
         if expected != size:
             raise InputError(
                 f"dimension {axis} of input {name!r} must be {_named(dim, expected)}, got {size}"
@@ -109,15 +109,6 @@ def require_ranges(ir: IR, symbols: Mapping[str, Number]) -> None:
             raise InputError(
                 f"the symbol {name} is {value}, which is outside its range {ir.symbols[name]}"
             )
-
-
-def size_of(dim: Dim, symbols: Mapping[str, Number]) -> Number:
-    """Evaluate a dimension to a number.
-
-    Raises:
-        InvalidIRError: A symbol in it has no value.
-    """
-    return dim.evaluate(symbols) if isinstance(dim, SymExpr) else dim
 
 
 def _named(dim: Dim, size: Number) -> str:

@@ -10,7 +10,7 @@ from torch_ir.infer.meta import evaluate_meta
 from torch_ir.infer.types import CallSignature, TensorType, contiguous
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.builder import with_inputs
-from torch_ir.ir.symbols import as_dim
+from torch_ir.ir.symbols import as_dim, shape_at
 
 SIZE = 7
 """The size that becomes a symbol."""
@@ -68,8 +68,7 @@ def _typed(base: IR, node: OpNode, types: dict[str, TensorType]) -> OpNode | Non
         result = outcome.results[meta.producer_output_idx]
         if result is None or result.dtype != meta.dtype:
             return None
-        at_size = [d if isinstance(d, int) else d.evaluate({SYMBOL: SIZE}) for d in result.shape]
-        if tuple(at_size) != meta.shape:
+        if shape_at(result.shape, {SYMBOL: SIZE}) != meta.shape:
             return None
         types[meta.name] = result
         outputs.append(meta.replace(shape=result.shape))
@@ -77,10 +76,8 @@ def _typed(base: IR, node: OpNode, types: dict[str, TensorType]) -> OpNode | Non
 
 
 def _at_other_size(kind: TensorType) -> TensorType:
-    def known(dims: Any) -> Any:
-        return tuple([d if isinstance(d, int) else d.evaluate({SYMBOL: OTHER}) for d in dims])
-
-    return kind._replace(shape=known(kind.shape), strides=known(kind.strides))
+    other = {SYMBOL: OTHER}
+    return kind._replace(shape=shape_at(kind.shape, other), strides=shape_at(kind.strides, other))
 
 
 def _dynamic(meta: TensorMeta) -> TensorMeta:

@@ -27,9 +27,10 @@ from torch_ir.errors import BackendError, OptionalDependencyError, Raised, attem
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.listeners import Table
 from torch_ir.infer.bindings import Symbols
-from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.queries import live_out
+from torch_ir.ir.symbols import shape_at
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import is_inexact
 
@@ -367,10 +368,7 @@ class _Each(Table):
 def _groups(nodes: Iterable[OpNode], symbols: Symbols) -> Iterator[list[TensorMeta]]:
     """The values of nodes in groups, none of them larger than two of the largest value."""
     made = [meta for node in nodes for meta in node.outputs]
-    sizes = [
-        prod(d.evaluate(symbols) if isinstance(d, SymExpr) else d for d in meta.shape)
-        for meta in made
-    ]
+    sizes = [prod(shape_at(meta.shape, symbols)) for meta in made]
     part, size = list[TensorMeta](), 0
     for meta, count in zip(made, sizes, strict=True):
         if part and size + count > 2 * max(sizes):

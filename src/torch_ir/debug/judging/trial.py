@@ -24,8 +24,11 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import subgraph
 from torch_ir.ops.choices import leaves_order_open
+from torch_ir.passes.cutting.parts import metas_of
 from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.tolerance import spacing
+from torch_ir.torch_api import is_inexact
 
 Values = Mapping[str, torch.Tensor]
 Results = Sequence[torch.Tensor | None]
@@ -136,9 +139,7 @@ class ProgramJudge:
 
 def _between(ir: IR, body: IR) -> list[OpNode]:
     """The nodes that make a body's results from its inputs; none where a program has no such."""
-    outside = {**{meta.name: meta for meta in ir.graph_inputs}, **_taken(ir)}
-    made = {meta.name: meta for node in ir.nodes for meta in node.outputs}
-    known = {**outside, **made}
+    known = metas_of(ir)
     wanted = [*body.graph_inputs, *body.graph_outputs]
     if any(m.name not in known or _type(known[m.name]) != _type(m) for m in wanted):
         return []
@@ -151,14 +152,8 @@ def _between(ir: IR, body: IR) -> list[OpNode]:
             return []
         nodes.append(node)
         needed |= {meta.name for meta in node.inputs} - given
-    return [] if needed & outside.keys() else nodes[::-1]
-
-
-def _taken(ir: IR) -> dict[str, TensorMeta]:
-    return {
-        name: TensorMeta(name, held.shape, held.dtype)
-        for name, (_, held) in ir.external_values().items()
-    }
+    is_open = not needed.isdisjoint((*ir.input_names, *ir.external_values()))
+    return [] if is_open else nodes[::-1]
 
 
 def _type(meta: TensorMeta) -> tuple[object, str]:
@@ -173,20 +168,11 @@ def relative_judge(body: IR, tolerance: float) -> Judge:
         tolerance: What is allowed.
     """
 
-    def judge(given: Values, results: Results, known: Values, symbols: Symbols):
-        found: list[Error] = []
-        for meta, result in zip(body.graph_outputs, results, strict=True):
-            if result is None:
-                continue
-            expected = as_array(known[meta.name])
-            allowed = np.zeros(expected.shape)
-            if result.is_floating_point() or result.is_complex():
-                sizes = np.abs(expected.astype(complex))
-                allowed += tolerance * np.max(sizes, initial=0, where=np.isfinite(sizes))
-            found.append(within(expected, as_array(result), allowed))
-        return _worst(found)
+    def allowed(expected: Array) -> float:
+        sizes = np.abs(expected.astype(complex))
+        return tolerance * float(np.max(sizes, initial=0, where=np.isfinite(sizes)))
 
-    return judge
+    return lambda given, results, known, symbols: _within(body, results, known, allowed)
 
 
 def _by_meaning(
@@ -212,16 +198,21 @@ def _by_meaning(
 
 
 def _by_eager(body: IR, results: Results, known: Values) -> Error:
+    def allowed(expected: Array) -> float:
+        units = spacing(expected)[np.isfinite(expected)]
+        return EAGER_UNITS * float(units.max()) if units.size else 0.0
+
+    return _within(body, results, known, allowed)
+
+
+def _within(body: IR, results: Results, known: Values, allowed: Callable[[Array], float]) -> Error:
+    """The worst of the results that are there; what are no fractions have to be equal."""
     found: list[Error] = []
     for meta, result in zip(body.graph_outputs, results, strict=True):
-        if result is None:
-            continue
-        expected = as_array(known[meta.name])
-        allowed = np.zeros(expected.shape)
-        if known[meta.name].is_floating_point() or known[meta.name].is_complex():
-            units = spacing(expected)[np.isfinite(expected)]
-            allowed += EAGER_UNITS * (units.max() if units.size else 0)
-        found.append(within(expected, as_array(result), allowed))
+        if result is not None:
+            expected = as_array(known[meta.name])
+            limit = allowed(expected) if is_inexact(known[meta.name]) else 0.0
+            found.append(within(expected, as_array(result), np.full(expected.shape, limit)))
     return _worst(found)
 
 

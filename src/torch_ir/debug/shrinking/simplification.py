@@ -12,8 +12,8 @@ import torch
 from torch_ir.errors import TorchIRError
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.builder import with_inputs
-from torch_ir.ir.values import default_attribute, map_attribute
+from torch_ir.ir.builder import with_attributes, with_inputs
+from torch_ir.ir.values import default_attribute
 
 MAX_NODES = 40
 """So many nodes at most have their types derived anew for each candidate."""
@@ -188,15 +188,11 @@ def _dtypes(case: Failing) -> Iterator[Failing | None]:
         is_other = isinstance(value, DType) and value.name in others
         return DType("float32") if is_other else value
 
-    nodes = [
-        n.replace(attrs={k: map_attribute(v, leaf) for k, v in n.attrs.items()})
-        for n in case.ir.nodes
-    ]
     ir = retyped(
         case.ir.replace(
             graph_inputs=[plain(m) for m in case.ir.graph_inputs],
             weights=[plain(m) for m in case.ir.weights],
-            nodes=nodes,
+            nodes=[with_attributes(node, leaf) for node in case.ir.nodes],
         )
     )
     if ir is not None:

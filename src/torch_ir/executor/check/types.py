@@ -13,6 +13,7 @@ from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
 from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import DiagnosticError
+from torch_ir.ir.symbols import value_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import attribute_symbols, row_major
 from torch_ir.torch_api import OpOverload
@@ -56,7 +57,7 @@ class Derivation:
         shape: list[int] = []
         for dim in meta.shape:
             try:
-                size = int(dim.evaluate(self._symbols) if isinstance(dim, SymExpr) else dim)
+                size = int(value_at(dim, self._symbols))
             except InvalidIRError as error:
                 raise DiagnosticError(
                     "impossible-shape", f"{meta} is no tensor: {error.message}"

@@ -30,7 +30,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.queries import require_symbols
-from torch_ir.ir.symbols import SymExpr
+from torch_ir.ir.symbols import SymExpr, shape_at
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import row_major
 from torch_ir.ops.aliases import Sharing
@@ -305,8 +305,7 @@ class _Sizes:
         self.layouts[name] = shape, row_major(shape) if view is None else view.strides
 
     def _shape(self, meta: TensorMeta | Constant) -> Shape:
-        sizes = [d if isinstance(d, int) else int(d.evaluate(self.symbols)) for d in meta.shape]
-        return tuple(sizes)
+        return shape_at(meta.shape, self.symbols)
 
     def costs(self, peak: float | None, bandwidth: float | None) -> list[NodeCost]:
         return [self._cost(node, peak, bandwidth) for node in self.ir.nodes]

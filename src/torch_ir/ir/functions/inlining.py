@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import cast
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir.builder import Builder, Names, renamed, with_inputs
+from torch_ir.ir.builder import Builder, Names, renamed, with_attributes, with_inputs
 from torch_ir.ir.check.function_calls import call_symbols, put_into
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
 from torch_ir.ir.queries import CUSTOM_GRADIENTS, listed_gradients, result_names
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
-from torch_ir.ir.values import Attribute, FunctionRef, map_attribute
+from torch_ir.ir.values import Attribute, FunctionRef
 from torch_ir.ops.bodies import BODY_CALLS, operands_of_one_call
 from torch_ir.steps import uncollected
 
@@ -89,8 +89,7 @@ def _write_out(builder: Builder, call: OpNode, prefix: str) -> None:
         copy = renamed(with_inputs(node, values), builder.names.fresh(prefix + node.name))
         copy = copy.replace(origins=() if made_of == (copy.name,) else made_of)
         if taken or symbols:
-            attrs = {key: map_attribute(value, moved) for key, value in copy.attrs.items()}
-            copy = copy.replace(attrs=attrs)
+            copy = with_attributes(copy, moved)
         if symbols:
             outputs = [cast(TensorMeta, put_into(meta, symbols)) for meta in copy.outputs]
             binds = {str(symbols.get(name, name)): i for name, i in copy.binds.items()}

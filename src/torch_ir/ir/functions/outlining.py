@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from torch_ir.ir.builder import Builder, split_arguments, subgraph
+from torch_ir.ir.builder import Builder, split_arguments, subgraph, with_attributes
 from torch_ir.ir.functions.inlining import CALLS, MODULE, inline_scopes, rerooted
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
@@ -325,8 +325,7 @@ def merged_functions(ir: IR) -> IR:
         if all(kept.get(name, name) == name for name in node.functions):
             builder.keep(node)
         else:
-            attrs = {key: map_attribute(value, same) for key, value in node.attrs.items()}
-            builder.keep(node.replace(attrs=attrs))
+            builder.keep(with_attributes(node, same))
     return builder.finish()
 
 

@@ -8,7 +8,6 @@ from itertools import accumulate, pairwise
 
 from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
-from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import layer_path
 from torch_ir.passes.cutting.parts import CutPart, metas_of, program_of
@@ -47,11 +46,7 @@ def cut_stages(
 
 def blocked_cuts(ir: IR) -> dict[int, tuple[str, str]]:
     """Return the positions where no cut may be, each with two nodes that must stay together."""
-    written: set[str] = set()
-    for node in ir.nodes:
-        for meta in written_tensors(ir, node) or ():
-            written |= ir.aliases.roots(meta.name)
-    written |= {mutation.target for mutation in ir.mutations}
+    written = ir.aliases.written_roots.union(mutation.target for mutation in ir.mutations)
     touched: dict[str, list[int]] = {}
     for position, node in enumerate(ir.nodes) if written else ():
         for root in {r for m in (*node.inputs, *node.outputs) for r in ir.aliases.roots(m.name)}:

@@ -11,6 +11,7 @@ from typing import Any, cast
 from torch_ir.arguments import public
 from torch_ir.ir import IR, FunctionRef, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.analysis.fingerprints import fingerprint
+from torch_ir.ir.builder import with_attributes
 from torch_ir.ir.expressions.language import renamed
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import graphs
@@ -192,11 +193,10 @@ class _NamelessCall:
         def leaf(value: Attribute) -> Attribute:
             return self._dim(value) if isinstance(value, SymExpr) else value
 
-        node = self.node.replace(
+        node = with_attributes(self.node, leaf).replace(
             name="call",
             inputs=inputs,
             outputs=outputs,
-            attrs={name: map_attribute(value, leaf) for name, value in self.node.attrs.items()},
             binds={self.symbols.get(s, s): i for s, i in self.node.binds.items()},
             location=None,
             origins=(),

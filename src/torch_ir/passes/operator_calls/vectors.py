@@ -10,6 +10,7 @@ import numpy as np
 
 from torch_ir.errors import TorchIRError, first_line
 from torch_ir.ir import SymExpr
+from torch_ir.ir.symbols import shape_at
 from torch_ir.passes.operator_calls.case_set import Case, CaseOperand
 from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.chain import bounded
@@ -74,7 +75,7 @@ def _with_special(case: Case, operand: CaseOperand, array: Array) -> Array:
 
 
 def _drawn(case: Case, operand: CaseOperand, seed: int, sizes: dict[str, int]) -> Array:
-    shape = [d if isinstance(d, int) else int(d.evaluate(sizes)) for d in operand.shape]
+    shape = shape_at(operand.shape, sizes)
     draws, dtype = Draws(seed, f"{case.id}/{operand.name}"), numpy_dtype(operand.dtype)
     name = case.operator.split(".")[1].rstrip("_")
     if _role(case, operand) in _SORTED_ROLES:
@@ -109,13 +110,13 @@ _SORTED_ROLES = frozenset({"sorted_sequence", "boundaries"})
 
 
 def _range(
-    case: Case, operand: CaseOperand, name: str, shape: list[int], sizes: dict[str, int]
+    case: Case, operand: CaseOperand, name: str, shape: tuple[int, ...], sizes: dict[str, int]
 ) -> tuple[int, int]:
     """The range of whole numbers: indices point into what they index."""
     if _role(case, operand) not in _INDEX_ROLES:
         return (1, 5) if name in POSITIVE else (0, 5)
     table = case.inputs[0]
-    dims = [d if isinstance(d, int) else int(d.evaluate(sizes)) for d in table.shape] or [1]
+    dims = shape_at(table.shape, sizes) or (1,)
     if name == "embedding":
         return 0, dims[0]
     dim = case.arguments.get("dim")
