@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_ir.errors import InputError, did_you_mean, printable
 from torch_ir.frozen import FrozenDict
+from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
@@ -40,6 +41,19 @@ def external_values(ir: IR) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
         if key in known:
             values[name] = (key, known[key])
     return values
+
+
+def externals_of(ir: IR, names: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a graph that hold the weights and constants which some values are."""
+    keys = {key for name, (key, _) in ir.external_values().items() if name in names}
+    constants = needed_constants(ir.constants, keys)
+    keys |= constants.keys()
+    return {
+        "weights": tuple([meta for meta in ir.weights if meta.name in keys]),
+        "constants": constants,
+        "weight_name_mapping": {n: k for n, k in ir.weight_name_mapping.items() if n in names},
+        "weight_aliases": {a: key for a, key in ir.weight_aliases.items() if key in keys},
+    }
 
 
 def value_names(ir: IR) -> frozenset[str]:

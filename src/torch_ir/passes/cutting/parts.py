@@ -11,9 +11,9 @@ from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
-from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.queries import externals_of
 from torch_ir.ir.values import attribute_leaves
 
 
@@ -212,9 +212,6 @@ def program_of(ir: IR, part: CutPart) -> IR:
     used = {meta.name for node in nodes for meta in node.inputs}
     used |= {meta.name for meta in returned}
     own = [meta for meta in ir.graph_inputs if meta.name in used and meta.name not in given]
-    external = ir.external_values()
-    names = [name for name in external if name in used and name not in given]
-    keys = {external[name][0] for name in names}
     symbols = {symbol for node in nodes for symbol in node.symbols}
     symbols |= {s for meta in (*given.values(), *own, *returned) for s in _every(meta)}
     functions = {name for node in nodes for name in node.functions}
@@ -224,16 +221,11 @@ def program_of(ir: IR, part: CutPart) -> IR:
         "nodes": nodes,
         "graph_inputs": taken,
         "graph_outputs": returned,
-        "weights": [meta for meta in ir.weights if meta.name in keys],
-        "weight_name_mapping": {
-            name: key for name, key in ir.weight_name_mapping.items() if name in names
-        },
-        "constants": needed_constants(ir.constants, keys),
+        **externals_of(ir, used - given.keys()),
         "symbols": {name: r for name, r in ir.symbols.items() if name in symbols},
         "functions": {name: body for name, body in ir.functions.items() if name in functions},
         "mutations": (),
         "signature": _signature(nodes, taken, returned),
-        "weight_aliases": {a: key for a, key in ir.weight_aliases.items() if key in keys},
         "guards": [guard for guard in ir.guards if symbols.issuperset(guard.symbols)],
         "operators": {op: text for op, text in ir.operators.items() if op in op_types},
     }

@@ -16,7 +16,7 @@ from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Builder, split_arguments
-from torch_ir.ir.constants import needed_constants
+from torch_ir.ir.queries import externals_of
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of, tagged_traits
@@ -70,19 +70,9 @@ def _without_unused(ir: IR) -> IR:
     metas = [meta for node in ir.nodes for meta in node.inputs]
     metas += [*ir.graph_outputs, *(mutation.value for mutation in ir.mutations)]
     used = {meta.name for meta in metas} | {mutation.target for mutation in ir.mutations}
-    external = ir.external_values()
-    keys = {key for name, (key, _) in external.items() if name in used}
-    constants = needed_constants(ir.constants, keys)
-    keys |= constants.keys()
-    if len(keys) == len(ir.weights) + len(ir.constants):
-        return ir
-    mapping = {name: key for name, key in ir.weight_name_mapping.items() if name in used}
-    return ir.replace(
-        weights=[meta for meta in ir.weights if meta.name in keys],
-        constants=constants,
-        weight_name_mapping=mapping,
-        weight_aliases={a: key for a, key in ir.weight_aliases.items() if key in keys},
-    )
+    held = externals_of(ir, used)
+    kept = len(held["weights"]) + len(held["constants"])
+    return ir if kept == len(ir.weights) + len(ir.constants) else ir.replace(**held)
 
 
 @dataclass(slots=True)
