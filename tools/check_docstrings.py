@@ -5,7 +5,8 @@ Usage: ``python tools/check_docstrings.py [--list [FOLDER ...]]``
 Counted are public functions and methods of ``src``; properties, operator meanings in
 ``semantics/operators``, magic methods and overrides of a method that an ancestor in the same file
 documents aside. At most ``LIMIT`` of them may begin with another word than a verb. No docstring of
-a module may be a clause without a subject ("What a call gives"). ``--list`` prints the offenders.
+a module may be a clause without a subject ("What a call gives"), and none at all may hold a phrase
+of ``BANNED``. ``--list`` prints the offenders.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "torch_ir"
 LIMIT = 0.25
+BANNED = ("likewise", "nobody can tell")
 MEANINGS = "semantics/operators/"  # what an operator computes, a noun phrase each
 _CLAUSES = """
     What Which Whether How Who Whose Where When Why That As If Of
@@ -95,7 +97,9 @@ def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     return any(name.endswith(("property", ".setter")) for name in names)
 
 
-def _line(node: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+def _line(
+    node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef,
+) -> int:
     return node.body[0].lineno
 
 
@@ -119,6 +123,19 @@ def is_clause(docstring: Docstring) -> bool:
     return docstring.first_word in CLAUSES
 
 
+def banned_phrases(path: str, tree: ast.Module) -> Iterator[Docstring]:
+    """Yield each paragraph of a docstring that holds a phrase which is banned."""
+    for node in ast.walk(tree):
+        if not isinstance(
+            node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+        ):
+            continue
+        for part in (ast.get_docstring(node) or "").split("\n\n"):
+            if any(phrase in part for phrase in BANNED):
+                name = getattr(node, "name", "module")
+                yield Docstring(path, _line(node), name, " ".join(part.split()))
+
+
 def trees(folders: Sequence[str] = ()) -> Iterator[tuple[str, ast.Module]]:
     """Yield path and syntax tree of every file of the package, or of some of its folders."""
     for path in sorted(SOURCE.rglob("*.py")):
@@ -137,12 +154,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     modules = [one for path, tree in found if (one := of_module(path, tree)) is not None]
     unled = [one for one in functions if not is_led_by_verb(one)]
     clauses = [one for one in modules if is_clause(one)]
+    banned = [one for path, tree in found for one in banned_phrases(path, tree)]
     if folders is not None:
-        print(*clauses, *unled, sep="\n")
+        print(*clauses, *unled, *banned, sep="\n")
     share = len(unled) / max(len(functions), 1)
     counts = f"{len(unled)} of {len(functions)} functions ({share:.1%}) are not led by a verb"
-    print(f"docstrings: {counts}, {len(clauses)} modules are clauses")
-    return 1 if share > LIMIT or clauses else 0
+    print(
+        f"docstrings: {counts}, {len(clauses)} modules are clauses, {len(banned)} phrases banned"
+    )
+    return 1 if share > LIMIT or clauses or banned else 0
 
 
 if __name__ == "__main__":

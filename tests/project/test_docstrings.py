@@ -45,6 +45,13 @@ def test_public_functions_are_counted_and_properties_are_not(tool):
     assert str(found[1]) == "src/torch_ir/planted.py:8: noun: The number one."
 
 
+def test_phrases_that_say_nothing_are_banned_anywhere(tool):
+    tree = ast.parse(SOURCE.replace("Whatever.", "Return one.\n\n    Of two likewise."))
+    (one,) = tool.banned_phrases("src/torch_ir/planted.py", tree)
+    assert str(one) == "src/torch_ir/planted.py:11: _private: Of two likewise."
+    assert all([*tool.banned_phrases(*found)] == [] for found in tool.trees())
+
+
 def test_the_meanings_of_operators_are_noun_phrases(tool):
     path = "src/torch_ir/semantics/operators/planted.py"
     assert [*tool.of_functions(path, ast.parse(SOURCE))] == []

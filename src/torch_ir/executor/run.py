@@ -158,7 +158,7 @@ class IRExecutor:
         """Run on plain tensors.
 
         Args:
-            inputs: One tensor for each of ``ir.graph_inputs``, in order; the results likewise.
+            inputs: One tensor for each of ``ir.graph_inputs``, in order.
 
         Raises:
             InputError: An input does not fit; the message names it.

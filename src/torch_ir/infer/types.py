@@ -186,7 +186,7 @@ class CallSignature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a call gives, or why nobody can tell.
+    """What a call gives, or why it is not known.
 
     Attributes:
         results: The type of each result, flattened; None for what is no tensor, and where no type

@@ -111,8 +111,8 @@ def _rounded_to_odd(values: Array) -> Array:
     nearest = np.asarray(values.astype(np.float32))
     inexact = (nearest != values) & ~np.isnan(values)
     even = nearest.view(np.uint32) % 2 == 0
-    towards = np.where(values > nearest, np.float32(np.inf), np.float32(-np.inf))
-    return np.where(inexact & even, np.nextafter(nearest, towards), nearest)
+    toward = np.where(values > nearest, np.float32(np.inf), np.float32(-np.inf))
+    return np.where(inexact & even, np.nextafter(nearest, toward), nearest)
 
 
 def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -86,7 +86,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 def number_as(number: complex, dtype: np.dtype[Any]) -> Array:
     """Convert a number to a tensor of a type, without dimensions.
 
-    A fraction is cut off towards zero for integers. For unsigned integers a negative integer whose
+    A fraction is cut off toward zero for integers. For unsigned integers a negative integer whose
     absolute value fits wraps. As a boolean it is whether it differs from 0.
 
     Raises:

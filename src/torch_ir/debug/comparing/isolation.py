@@ -185,7 +185,7 @@ def not_captured(node: OpNode, values: Values) -> str:
 def node_faults(
     state: Feed, node: OpNode, known: Values, results: Sequence[torch.Tensor]
 ) -> list[PartFault] | str:
-    """Return what is wrong with the results of one node, or why nobody can tell."""
+    """Return what is wrong with the results of one node, or why it cannot be judged."""
     meaning = state.meanings.of(node)
     body = part_of(state.program, [node], node.outputs)
     if state.is_exact:
@@ -210,7 +210,7 @@ def region_faults(
     known: Values,
     results: Sequence[torch.Tensor],
 ) -> list[PartFault] | str:
-    """Return what is wrong with the results of several nodes together, or why nobody can tell."""
+    """Return what is wrong with the results of several nodes, or why they cannot be judged."""
     body = part_of(state.program, nodes, returned)
     if state.is_exact:
         return state.judging.faults(body, None, values, known, results)
@@ -436,7 +436,7 @@ class Unit:
         return [] if isinstance(found, str) else found
 
     def _faults(self, nodes: Sequence[OpNode], values: Values) -> list[Found] | str:
-        """The same, or why nobody can tell."""
+        """What is wrong with some nodes run together, or why they cannot be judged."""
         returned = self._live(nodes)
         results = self._run(nodes, returned, values)
         if isinstance(results, Exception):

@@ -56,7 +56,7 @@ class Judging:
         call: OpNode | None = None,
         slack: Slack | None = None,
     ) -> list[PartFault] | str:
-        """Return what is wrong with the results of a part, or why nobody can tell.
+        """Return what is wrong with the results of a part, or why it cannot be judged.
 
         Args:
             body: The part; its graph outputs are the results.

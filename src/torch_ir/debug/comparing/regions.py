@@ -271,7 +271,7 @@ class AlignedRegions:
     def _judged(
         self, own: list[OpNode], results: Sequence[_Result], known: Tensors
     ) -> list[tuple[_Result, PartFault]] | str | None:
-        """Judge results by what they mean; return the faults, or why nobody can tell.
+        """Judge results by what they mean; return the faults, or why they cannot be judged.
 
         None where shape and type are all that there is.
         """

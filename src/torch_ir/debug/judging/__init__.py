@@ -1,1 +1,1 @@
-"""The judgement of nodes and of delegates: what was read by whom, and where a backend errs."""
+"""The judgment of nodes and of delegates: what was read by whom, and where a backend errs."""

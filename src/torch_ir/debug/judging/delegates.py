@@ -1,4 +1,4 @@
-"""The judgement of a backend: each delegate by its meaning, and the node at which it goes wrong.
+"""The judgment of a backend: each delegate by its meaning, and the node at which it goes wrong.
 
 A delegate is judged as a whole on the inputs that it had. What is wrong is looked for in its body:
 each node is compiled alone where the delegate had torch's values, and the body is cut by prefixes

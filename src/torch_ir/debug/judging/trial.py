@@ -1,4 +1,4 @@
-"""The judgement of a delegate before it is used: its results by their meaning."""
+"""The judgment of a delegate before it is used: its results by their meaning."""
 
 from __future__ import annotations
 

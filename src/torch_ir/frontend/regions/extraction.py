@@ -99,7 +99,7 @@ class Regions:
 
         Args:
             args: Positional arguments, without data.
-            kwargs: Keyword arguments, likewise.
+            kwargs: Keyword arguments, without data.
             name: The name of the model.
         """
         with uncollected():

@@ -357,7 +357,7 @@ _LAYOUTS: Mapping[str, Rule] = {
     "rrelu_with_noise: default": not_dense("noise"),
     "rrelu_with_noise_: default": not_dense("noise"),
 }
-"""The rules about strides, likewise: these kernels take memory for dense that may not be."""
+"""The rules about strides: these kernels take memory for dense that may not be."""
 
 
 def _table() -> Mapping[str, Precondition]:

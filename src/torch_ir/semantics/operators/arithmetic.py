@@ -208,7 +208,7 @@ def pow(self: Operand, exponent: Operand) -> Array:
     An exponent that is the number ±0.5 means ``sqrt(x)`` and ``1/sqrt(x)``, but for float16: they
     differ at −0 and −inf. Numbers are rounded to the type.
 
-    Powers of integers wrap; an integer to a negative power is cut off towards zero (0 for 0), and
+    Powers of integers wrap; an integer to a negative power is cut off toward zero (0 for 0), and
     refused where the exponent is a number. It does not exist on two booleans.
 
     Source: C99 F.9.4.4, and torch's documentation.
@@ -443,7 +443,7 @@ def heaviside(self: Array, values: Array) -> Array:
 
 @denotes("aten.nextafter.default")
 def nextafter(self: Array, other: Array) -> Array:
-    """The next number of the common type towards ``other``."""
+    """The next number of the common type toward ``other``."""
     dtype = require_common_type("nextafter", is_float, self, other)
     first, second = (rounded(side, dtype) for side in broadcast_all(self, other))
     return np.asarray(np.nextafter(first, second), dtype)

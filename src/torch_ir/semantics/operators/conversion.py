@@ -25,7 +25,7 @@ DType = np.dtype[Any]
 def converted(values: Array, dtype: DType) -> Array:
     """The elements in another type, as a new array.
 
-    To floating-point: to nearest, ties to even. To integers: cut off towards zero, and wrapped if
+    To floating-point: to nearest, ties to even. To integers: cut off toward zero, and wrapped if
     they were integers; NaN and what does not fit gives any integer. To booleans: whether they
     differ from 0. A complex number loses its imaginary part in a real type.
     """

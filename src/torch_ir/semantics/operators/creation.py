@@ -133,7 +133,7 @@ def arange(end: float, start: float = 0, step: float = 1, dtype: DType | None = 
     """``start + i · step`` for ``i = 0 … ⌈(end − start) / step⌉ − 1``; ``end`` is not reached.
 
     int64 if all three are integers and no type is given. For a type of integers start and step are
-    cut off towards zero, after they are counted; before torch 2.14, all three of int64 before. A
+    cut off toward zero, after they are counted; before torch 2.14, all three of int64 before. A
     step of 0, one that leads away from ``end`` and an infinite range are refused.
     """
     given = (start, end, step)
@@ -159,7 +159,7 @@ def arange(end: float, start: float = 0, step: float = 1, dtype: DType | None = 
 def linspace(start: complex, end: complex, steps: int, dtype: DType | None = None) -> Array:
     """``start + i · (end − start) / (steps − 1)`` for ``i = 0 … steps − 1``, from the nearer end.
 
-    Of one step: ``start``. Of integers, the ends and then the values are cut off towards zero.
+    Of one step: ``start``. Of integers, the ends and then the values are cut off toward zero.
     complex64 if a number is complex.
     """
     dtype = dtype or result_dtype(start, end, 0.0)

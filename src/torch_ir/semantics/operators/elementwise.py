@@ -121,7 +121,7 @@ def ceil(self: Array) -> Array:
 
 @denotes("aten.trunc.default", "aten.fix.default")
 def trunc(self: Array) -> Array:
-    """The integer next towards zero, with the sign kept; keeps ±inf. Integers stay."""
+    """The integer next toward zero, with the sign kept; keeps ±inf. Integers stay."""
     return _to_integer("trunc", np.trunc, self)
 
 
