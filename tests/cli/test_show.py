@@ -88,6 +88,23 @@ def test_around_a_node(run, large):
     assert "there is no function 'yse'" in run("show", "branches.json", "--around", "yse/x").err
 
 
+def test_the_origins_of_a_lowered_program(run, place):
+    (place / "m.ir").write_text("""ir {
+  weight @w: f32[2, 2]
+  input %x: f32[2, 2]
+  %y: f32[2, 2] = aten.linear.default(%x, @w)
+  return %y
+}
+""")
+    assert run("lower", "m.ir", "-o", "core.tir").code == 0
+    text = run("show", "core.tir", "--origins").out
+    assert "  # made of %y\n  %y_permute: f32[2, 2]" in text
+    assert parse(text) == serde.load(place / "core.tir")
+    refused = run("show", "core.tir", "--origins", "--depth", "1")
+    assert refused.code == 2
+    assert "--origins is for whole programs, and for --module" in refused.err
+
+
 def test_one_view_at_a_time(run, large):
     result = run("show", "large.json", "--depth", "1", "--grep", "x")
     assert "give one of --module, --depth, --grep and --around" in result.err

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from project.test_borders import ROOT
+from torch_ir.cli import COMMANDS
 from torch_ir.ops import extensions
 
 PAGES = sorted(
@@ -14,6 +15,9 @@ PAGES = sorted(
 CODE = re.compile(r"`+([^`\n]+)`+|\]\(([^)#\s]+)")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/(?:[\w-]+\.(?:py|md|txt|json|toml|yaml)|)")
 NAME = re.compile(r"\btorch_ir(?:\.\w+)+")
+CALL = re.compile(r"`torch-ir [^`\n]+`|^torch-ir .+$", re.MULTILINE)
+COMMAND = re.compile(r"torch-ir (\w+)([^|#]*)")
+OPTION = re.compile(r"(?<!\S)(--?[a-z][a-z-]*)")
 TOP = ("src/", "tests/", "tools/", "docs/", "examples/", "benchmarks/")
 # Made by commands that the pages show, or words with a slash in them.
 MADE = ("out/", "dist/")
@@ -30,6 +34,18 @@ def paths_of(text: str) -> set[str]:
         if (PATH.fullmatch(span) or (re.fullmatch(r"[\w./-]+", span) and span.startswith(TOP)))
         and not span.startswith(MADE)
     }
+
+
+def unknown_options(text: str) -> set[str]:
+    """The options of our commands, in code, that these do not have."""
+    found: set[str] = set()
+    for call in CALL.finditer(text):
+        for name, given in COMMAND.findall(re.sub(r"'[^']*'", "''", call[0])):
+            if name in COMMANDS:
+                command = importlib.import_module(f"torch_ir.cli.commands.{name}").command
+                known = {option for parameter in command.params for option in parameter.opts}
+                found |= {f"{name} {word}" for word in OPTION.findall(given) if word not in known}
+    return found
 
 
 # Groups of entry points that are no modules; the others, such as torch_ir.passes, are.
@@ -73,6 +89,16 @@ def test_every_path_on_a_page_exists(page):
 def test_every_name_on_a_page_is_one_of_the_package(page):
     missing = sorted(name for name in names_of(page.read_text()) if not resolves(name))
     assert not missing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_option_on_a_page_is_one_of_its_command(page):
+    assert unknown_options(page.read_text()) == set()
+
+
+def test_an_option_that_is_not_there_is_found():
+    text = "Say `torch-ir show m.tir --deep` or\n\ntorch-ir plan m.tir --json | torch-ir plot -x -"
+    assert unknown_options(text) == {"show --deep", "plot -x"}
 
 
 def test_a_wrong_path_and_a_wrong_name_are_found():

@@ -71,6 +71,9 @@ def depth_of(value: Any) -> int:
     metavar="N",
     help="How far --around looks along the values.",
 )
+@click.option(
+    "--origins", is_flag=True, help="Say above each node which extracted nodes it is made of."
+)
 @click.option("--all", "everything", is_flag=True, help="Print all of it in a terminal too.")
 @click.option("-o", "--output", type=OUTPUT, help="Write to this file instead of stdout.")
 def command(
@@ -80,6 +83,7 @@ def command(
     grep: re.Pattern[str] | None,
     around: str | None,
     steps: int,
+    origins: bool,
     everything: bool,
     output: str | None,
 ) -> None:
@@ -97,15 +101,17 @@ def command(
 
     if sum(option is not None for option in (fold, depth, grep, around)) > 1:
         raise click.UsageError("give one of --module, --depth, --grep and --around")
+    if origins and (depth, grep, around) != (None, None, None):
+        raise click.UsageError("--origins is for whole programs, and for --module")
     ir = read_ir(file)
     if grep is not None:
         text = "\n".join([line for line in _lines(ir.walk()) if grep.search(line)])
     elif around is not None:
         text = _around(ir, around, steps)
-    elif depth is not None or _is_long(ir, fold, everything, output):
+    elif depth is not None or _is_long(ir, fold, everything or origins, output):
         text = _outline(ir, depth)
     else:
-        text = ir_text(ir, fold=fold)
+        text = ir_text(ir, fold=fold, origins=origins)
     write(f"{text.rstrip()}\n".encode() if text else b"", output, fold=not everything)
 
 
