@@ -11,6 +11,7 @@ import torch
 
 from torch_ir.arguments import public
 from torch_ir.debug.eager import same_random_numbers
+from torch_ir.debug.judging.storages import storage_key
 from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph, compile_graph
@@ -175,8 +176,8 @@ class _Facts:
         count = flops(node.op_type, node.arguments(given), made)
         self.found.append(
             _NodeTensors(
-                tuple(map(_type, inputs)),
-                tuple(map(_type, outputs)),
+                tuple(map(type_text, inputs)),
+                tuple(map(type_text, outputs)),
                 read,
                 written,
                 count,
@@ -188,9 +189,9 @@ def _bytes_moved(
     ir: IR, node: OpNode, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> tuple[int, int]:
     """Bytes read and written; a result that shares the storage of an input is a view of it."""
-    given = {_storage(tensor) for tensor in inputs}
+    given = {storage_key(tensor) for tensor in inputs}
     is_written = bool(ir.effects(node).writes)
-    made = [tensor for tensor in outputs if is_written or _storage(tensor) not in given]
+    made = [tensor for tensor in outputs if is_written or storage_key(tensor) not in given]
     if outputs and not made:
         return 0, 0
     written = sum(map(_size, made))
@@ -200,19 +201,8 @@ def _bytes_moved(
     return sum(sizes), written
 
 
-def _storage(tensor: torch.Tensor) -> int:
-    """Where the data of a tensor is; of one without plain data, the tensor itself."""
-    if tensor.layout is torch.strided:
-        return tensor.untyped_storage().data_ptr() or id(tensor)
-    return id(tensor)
-
-
 def _size(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
-
-
-def _type(tensor: torch.Tensor) -> str:
-    return type_text(tensor)
 
 
 def _node_profile(node: OpNode, found: _NodeTensors, seconds: float) -> NodeProfile:

@@ -208,14 +208,15 @@ class ValidationReport(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data; numbers that are not finite become text."""
-        return {**_plain(asdict(self)), "verdict": self.verdict, "is_valid": self.is_valid}
+        return {**plain_data(asdict(self)), "verdict": self.verdict, "is_valid": self.is_valid}
 
 
-def _plain(value: Any) -> Any:
+def plain_data(value: Any) -> Any:
+    """Convert a value to what JSON has: numbers that are not finite become text."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_data(item) for item in value]
     if isinstance(value, float) and not isfinite(value):
         return str(value)
     return value

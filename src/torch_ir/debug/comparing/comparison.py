@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import isfinite
 from re import findall
 from typing import Any, Literal
 
-from torch_ir.debug.validation import Verdict
+from torch_ir.debug.validation import Verdict, plain_data
 from torch_ir.errors import counted
 from torch_ir.tables import Rows, Shown, report_text, table
 
@@ -153,12 +152,4 @@ class Comparison(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Convert the report to plain data; numbers that are not finite become text."""
         plain = {**asdict(self), "not_compared": dict(self.not_compared)}
-        return {**_finite(plain), "verdict": self.verdict}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
+        return {**plain_data(plain), "verdict": self.verdict}
