@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 
 from torch_ir.errors import ExportError, SerializationError, WeightLoadError, raised_as
+from torch_ir.ir.diagnostics import listed
 from torch_ir.torch_api import constant_tensor
 
 
@@ -95,7 +96,7 @@ def _state_dict(file: Path, content: object) -> dict[str, torch.Tensor]:
     if wrong:
         raise WeightLoadError(
             f"{file} is not a state_dict: {len(wrong)} of its {len(kept)} entries are no tensors",
-            picture="\n".join([*wrong[:10], *(["..."] if len(wrong) > 10 else [])]),
+            picture=listed(wrong, 10),
             remedy="Save the weights alone: torch.save(model.state_dict(), path).",
         )
     return kept

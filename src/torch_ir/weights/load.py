@@ -10,6 +10,7 @@ from typing import TypeAlias
 import torch
 
 from torch_ir.errors import WeightLoadError, first_line, raised_as
+from torch_ir.ir.diagnostics import listed
 from torch_ir.ir.graph import IR
 from torch_ir.ops.extensions import Registry
 from torch_ir.weights.check import check_weights
@@ -213,7 +214,7 @@ def _only_file_of(directory: Path) -> Path:
         if found:
             raise WeightLoadError(
                 f"the directory {directory} has {len(found)} weights files",
-                picture="\n".join([*found[:10], *(["..."] if len(found) > 10 else [])]),
+                picture=listed(found, 10),
                 remedy="Give one of them, or the index that names them all.",
             )
     raise WeightLoadError(

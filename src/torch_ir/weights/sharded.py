@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from torch_ir.errors import WeightLoadError, counted, first_line
+from torch_ir.ir.diagnostics import listed
 from torch_ir.weights.detect import unreadable
 
 MAXIMUM_INDEX_BYTES = 100_000_000
@@ -89,7 +90,7 @@ def read_index(file: Path) -> SafetensorsWeights:
     if absent:
         raise WeightLoadError(
             f"{len(absent)} of the {len(shards)} shards that {file} names are not there",
-            picture="\n".join([*absent[:10], *(["..."] if len(absent) > 10 else [])]),
+            picture=listed(absent, 10),
             remedy=f"Put every shard beside the index, in {file.parent}.",
         )
     opened = {name: _open(path) for name, path in shards.items()}
