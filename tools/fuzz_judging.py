@@ -21,12 +21,13 @@ import torch
 import torch_ir
 from torch_ir import IR, IRExecutor, serde
 from torch_ir.cli.tensors import random_inputs, random_weights
-from torch_ir.cli.values import sizes, symbol_values
+from torch_ir.cli.values import symbol_values
 from torch_ir.debug.copies import copied
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import SerializationError, TorchIRError
 from torch_ir.ir import Constant, SymExpr, ValueLeaf
+from torch_ir.ir.symbols import shape_at
 from torch_ir.ir.tree import leaves
 from torch_ir.torch_api import constant_tensors
 
@@ -232,7 +233,7 @@ def _arguments(
     """Random weights and inputs, and the values of the symbols; None if they are too large."""
     symbols = symbol_values(ir, {})
     metas = [*ir.weights, *ir.graph_inputs]
-    if sum(math.prod(sizes(meta, symbols)) for meta in metas) > MAX_ELEMENTS:
+    if sum(math.prod(shape_at(meta.shape, symbols)) for meta in metas) > MAX_ELEMENTS:
         return None
     given = {name: symbols[name] for name in ir.given_symbols if name in symbols}
     return random_weights(ir, 0), random_inputs(ir, 0, {}), given

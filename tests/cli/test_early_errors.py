@@ -84,7 +84,7 @@ EARLY = {
     "no dialect": (("check", "m.ir", "--dialect", "core"), "there is no dialect 'core'"),
     "no reader": (
         ("validate", "m.ir", "--random", "--against", "eagre"),
-        "nothing reads an IR that is called 'eagre'\nDid you mean eager?",
+        "there is no reader 'eagre'\nDid you mean eager?",
     ),
     "no module to import": (("show", "m.ir", "--import", "absent"), "there is no module 'absent'"),
 }

@@ -30,12 +30,12 @@ class TestGroup:
         assert result.err.endswith("Error: there is no command 'sho'. Did you mean show?\n")
 
     def test_an_error_is_told_without_traceback_unless_asked(self, run):
-        assert run("show", "no.json").err == "error: no.json: there is no such file\n"
+        assert run("show", "no.json").err == "error: there is no file no.json\n"
         assert run("show", "no.json").code == 1
         for args in (("show", "no.json", "--traceback"), ("--traceback", "show", "no.json")):
             result = run(*args)
             assert result.err.startswith("Traceback (most recent call last):\n")
-            assert result.err.endswith("error: no.json: there is no such file\n")
+            assert result.err.endswith("error: there is no file no.json\n")
 
     def test_completion(self, run):
         assert (

@@ -46,7 +46,7 @@ def test_an_unknown_reader(run, ir):
     result = run("validate", *GIVEN, "--against", "denotation,torch")
     assert result.code == 1
     assert result.err.endswith(
-        "error: nothing reads an IR that is called 'torch'\nThere are denotation and eager.\n"
+        "error: there is no reader 'torch'\nThere are denotation and eager.\n"
     )
 
 

@@ -402,7 +402,7 @@ def test_what_is_wrong_is_found(net, ir):
     [
         ({"layers.0.up": "column"}, 3, "dimension 0 of 'layers.0.up.weight' is 16"),
         ({"layers.9.up": "column"}, 2, "no weight of the program is called or lies in"),
-        ({"layers.0.up": "colum"}, 2, "'colum' says not how ranks share a weight"),
+        ({"layers.0.up": "colum"}, 2, "'colum' is no way to share a weight"),
         ({"layers.0.up": "column", "*.up": "row"}, 2, "the plan splits 'layers.0.up."),
         ({"layers.0.up": 2}, 2, "has no dimension 2"),
     ],

@@ -88,7 +88,7 @@ def test_the_calls_of_pytorch_ir(tmp_path):
 
 def test_what_cannot_be_read(tmp_path):
     missing = tmp_path / "absent.json"
-    assert message(load, missing) == f"{missing}: there is no such file"
+    assert message(load, missing) == f"there is no file {missing}"
     with pytest.raises(MissingFileError):
         load(missing)
     assert message(load, tmp_path) == f"{tmp_path}: is a directory, not a file"

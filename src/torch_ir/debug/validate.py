@@ -235,7 +235,7 @@ def _known(against: Sequence[str]) -> tuple[Reader, ...]:
     for name in against:
         if name not in READERS:
             remedy = did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}."
-            raise InvalidIRError(f"nothing reads an IR that is called {name!r:.60}", remedy=remedy)
+            raise InvalidIRError(f"there is no reader {name!r:.60}", remedy=remedy)
     return cast(tuple[Reader, ...], tuple(against))
 
 

@@ -77,7 +77,7 @@ def too_large(name: str, limit: int) -> SerializationError:
 
 def _unreadable(name: str, error: Exception) -> SerializationError:
     if isinstance(error, FileNotFoundError):
-        return MissingFileError(f"{name}: there is no such file")
+        return MissingFileError(f"there is no file {name}")
     if isinstance(error, IsADirectoryError):
         return SerializationError(f"{name}: is a directory, not a file")
     return SerializationError(f"{name}: cannot be read: {_reason(error)}")

@@ -24,7 +24,7 @@ def _readers(_: click.Context, __: click.Parameter, value: str) -> list[str]:
     for name in names:
         if name not in READERS:
             raise InvalidIRError(
-                f"nothing reads an IR that is called {name!r:.60}",
+                f"there is no reader {name!r:.60}",
                 remedy=did_you_mean(name, READERS) or f"There are {' and '.join(READERS)}.",
             )
     return names

@@ -116,7 +116,7 @@ def split_dims(ir: IR, plan: Mapping[str, Any], ranks: int) -> dict[str, int]:
             )
         if type(style) is not int and not (isinstance(style, str) and style in STYLES):
             raise PassError(
-                f"{style!r:.60} says not how ranks share a weight",
+                f"{style!r:.60} is no way to share a weight",
                 remedy=did_you_mean(str(style), STYLES)
                 or f"There are {', '.join(STYLES)}, and the number of a dimension.",
             )
