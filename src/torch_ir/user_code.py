@@ -35,7 +35,7 @@ def require_place(spec: str) -> tuple[str, str]:
         The file or module, and the name in it.
 
     Raises:
-        TargetError: ``spec`` has not the form ``package.module:name`` or
+        TargetError: ``spec`` does not have the form ``package.module:name`` or
             ``path/to/file.py:name``, or there is no such file or package.
     """
     place, _, name = spec.rpartition(":")
@@ -55,7 +55,7 @@ def import_object(spec: str) -> object:
     """Import what ``package.module:name`` or ``path/to/file.py:name`` names, without a call of it.
 
     Raises:
-        TargetError: ``spec`` has not this form, it does not exist, or importing it fails.
+        TargetError: ``spec`` does not have this form, it does not exist, or importing it fails.
     """
     place, name = require_place(spec)
     return _attribute(_module(place, spec), name, spec)

@@ -307,7 +307,7 @@ class TestRun:
         result = run("run", "net.json", "--random-weights", "--inputs", "x.safetensors")
         assert result.code == 1
         assert result.err == (
-            "error: x.safetensors has not the inputs of 'Net'\n"
+            "error: x.safetensors does not have the inputs of 'Net'\n"
             "    missing: x f32[2, 3]\n"
             "    unexpected: X\n"
             "Name the tensors x.\n"

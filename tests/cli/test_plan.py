@@ -94,7 +94,7 @@ def test_a_plan_as_a_picture(run, place, ir):
         assert (place / name).read_text().startswith(start)
     refused = run("plot", "-", "-o", "a.png", stdin=report.encode())
     assert "a plot is .html, .svg, .json or .vl.json, not .png" in refused.err
-    assert run("plot", "m.json").err.startswith("error: this has not what a plot needs")
+    assert run("plot", "m.json").err.startswith("error: this does not have what a plot needs")
 
 
 def test_banks(run, ir):

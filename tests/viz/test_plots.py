@@ -179,7 +179,7 @@ def test_of_many_tensors_each_has_a_small_histogram():
 def test_what_cannot_be_drawn_is_an_error():
     with pytest.raises(InvalidIRError, match="there is no plot 'treemp'"):
         plot(PROFILE, "treemp")
-    with pytest.raises(InvalidIRError, match="this has not what a plot needs: errors"):
+    with pytest.raises(InvalidIRError, match="this does not have what a plot needs: errors"):
         plot(PROFILE, "errors")
     with pytest.raises(InvalidIRError, match="no node has operations, bytes and seconds"):
         plot({"nodes": [{"node": "x", "flops": None, "seconds": 1}]}, "roofline")

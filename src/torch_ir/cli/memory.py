@@ -26,7 +26,7 @@ class TooLittleMemoryError(ExecutionError):
 def require_memory(
     ir: IR, given: Mapping[str, int], *, weights: bool, inputs: bool, free: int | None = None
 ) -> None:
-    """Refuse a run for which the machine has not the memory.
+    """Refuse a run for which the machine lacks the memory.
 
     Args:
         ir: The program.

@@ -37,7 +37,7 @@ def build(spec: str, *, meta: bool = False) -> Target:
         meta: Build under ``torch.device("meta")``.
 
     Raises:
-        UsageError: ``spec`` has not this form.
+        UsageError: ``spec`` does not have this form.
         TargetError: It does not exist, fails, or gives something else.
     """
     found = import_object(spec)

@@ -68,7 +68,7 @@ def read_inputs(ir: IR, path: str) -> list[torch.Tensor]:
     """Read the graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
 
     Raises:
-        InputError: The file is not readable, or has not exactly the inputs of the IR.
+        InputError: The file is not readable, or does not have exactly the inputs of the IR.
     """
     return inputs_by_name(ir, read_tensors(path), path)
 

@@ -74,7 +74,7 @@ def inputs_by_name(ir: IR, tensors: Mapping[str, T], path: str) -> list[T]:
     """Return the graph inputs in a file, by name; ``arr_0``, ``arr_1``, ... go by position.
 
     Raises:
-        InputError: The file has not exactly the inputs of the IR.
+        InputError: The file does not have exactly the inputs of the IR.
     """
     names = [meta.name for meta in ir.graph_inputs]
     if set(tensors) == {f"arr_{index}" for index in range(len(names))}:
@@ -88,7 +88,7 @@ def inputs_by_name(ir: IR, tensors: Mapping[str, T], path: str) -> list[T]:
         f"unexpected: {name}. {did_you_mean(name, names)}".rstrip(". ") for name in unexpected
     ]
     raise InputError(
-        f"{path} has not the inputs of {ir.model_name!r}",
+        f"{path} does not have the inputs of {ir.model_name!r}",
         picture="\n".join(lines),
         remedy=f"Name the tensors {', '.join(names)}.",
     )

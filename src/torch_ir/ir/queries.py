@@ -72,7 +72,7 @@ def require_symbols(ir: IR, names: Iterable[str]) -> None:
     """Raise unless a program has all of some symbols, to which values are given.
 
     Raises:
-        InputError: It has not one of them.
+        InputError: It lacks one of them.
     """
     dims = [dim for node in ir.nodes for meta in node.outputs for dim in meta.shape]
     known = [*dict.fromkeys([*ir.symbols, *sorted(given_symbols(ir) | _symbols(dims))])]

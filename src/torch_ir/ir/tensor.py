@@ -481,7 +481,7 @@ def _require_bounded(constant: Constant) -> None:
 
 
 def _bytes_type(constant: Constant) -> Any:
-    """A NumPy type of the size of an element, for types that NumPy has not."""
+    """A NumPy type of the size of an element, for types that NumPy lacks."""
     import numpy as np
 
     return np.dtype((np.void, DTYPES[constant.dtype].itemsize))

@@ -307,7 +307,9 @@ def split_entries(text: str) -> dict[str, str]:
     for entry in re.split(r"^(?=- func: )", text, flags=re.MULTILINE)[1:]:
         found = re.search(r"^  inherits: (\S+)", entry, flags=re.MULTILINE)
         if found is None:
-            raise InvalidIRError(f"{entry.splitlines()[0]!r} says not which operator it inherits")
+            raise InvalidIRError(
+                f"{entry.splitlines()[0]!r} does not say which operator it inherits"
+            )
         name = found[1].replace("::", ".", 1)
         entries[name if name.count(".") == 2 else f"{name}.default"] = entry
     return entries

@@ -90,7 +90,7 @@ def plot(report: object, kind: str | None = None) -> Plot:
         kind: Which plot, where a report has several.
 
     Raises:
-        InvalidIRError: There is no such plot, or the report has not what it needs.
+        InvalidIRError: There is no such plot, or the report lacks what it needs.
 
     Example:
         >>> plot({"values": {"relu": [0.0, 0.5, 2.0]}}).kind
@@ -108,7 +108,7 @@ def plot(report: object, kind: str | None = None) -> Plot:
                 return draw(entries)
     wanted = [needs for name, (needs, _) in _KINDS.items() if kind in (None, name)]
     needed = " or ".join([" and ".join(needs) for needs in wanted])
-    raise InvalidIRError(f"this has not what a plot needs: {needed}")
+    raise InvalidIRError(f"this does not have what a plot needs: {needed}")
 
 
 def _has(data: Mapping[str, Any], key: str) -> bool:

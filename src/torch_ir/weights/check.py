@@ -46,7 +46,7 @@ def check_weights(
         ir: The program.
         weights: Tensors by ``state_dict`` key.
         strict: Also refuse a tensor that the IR does not name.
-        constants: Tensors for keys that ``weights`` has not: non-persistent buffers and plain
+        constants: Tensors for keys that ``weights`` lacks: non-persistent buffers and plain
             tensor attributes.
         source: Where the weights are from, for the message.
 

@@ -77,7 +77,7 @@ def load_weights(
 
     Raises:
         WeightLoadError: The file cannot be read, is something else, would have to be trusted, or
-            has not the tensors that ``ir`` names.
+            lacks tensors that ``ir`` names.
 
     Example:
         >>> import tempfile

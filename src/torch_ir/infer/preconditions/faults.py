@@ -15,7 +15,7 @@ Faults: TypeAlias = Iterator[str]
 
 
 def unlike(name: str, value: Any, shape: Sequence[int]) -> Faults:
-    """Yield a fault where a tensor has not the shape that others ask for."""
+    """Yield a fault where a tensor lacks the shape that others ask for."""
     if tuple(value.shape) != tuple(shape):
         yield f"{name} is {[*value.shape]}, and has to be {[*shape]}"
 

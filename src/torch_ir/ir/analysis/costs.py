@@ -213,7 +213,7 @@ def cost(
     Raises:
         InvalidIRError: A symbol has no value, a machine's number is not positive, or there are
             numbers and a calibration.
-        InputError: A value is given to a symbol that the program has not.
+        InputError: A value is given to a symbol that the program does not have.
 
     Example:
         >>> from torch_ir import parse

@@ -32,7 +32,7 @@ class ConstantReader:
         """Check that the text has every constant for which a value is given.
 
         Raises:
-            ParseError: It has not.
+            ParseError: It does not.
         """
         unknown = sorted(set(self._given_values) - self._taken)
         if unknown:
