@@ -10,7 +10,6 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import torch_ir
@@ -18,6 +17,7 @@ from small_models import CASES
 from torch_ir import IRExecutor, compile_graph, extract_ir
 from torch_ir.errors import CompileError, ExecutionError, InputError
 from torch_ir.executor.inputs import flatten_arguments
+from torch_samples import op_db
 from whole_way import same
 
 pytestmark = [

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ops.calls import watched
 from torch_ir.ops.schema import lookup
+from torch_samples import op_db
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 """What torch raises for samples that it does not take."""

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
-from torch.testing._internal.common_methods_invocations import op_db
 
 from semantics.coverage import of_samples, reason
 from torch_ir.semantics import has_denotation
+from torch_samples import op_db
 
 ATEN, DECOMPOSED = torch.ops.aten, torch.ops.quantized_decomposed
 
