@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
@@ -234,11 +234,16 @@ def has_expression(value: Attribute) -> bool:
     return any(isinstance(leaf, SymExpr) for leaf in attribute_leaves(value))
 
 
-def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
-    """Evaluate every expression in a value."""
+def map_argument(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return an argument of torch with each leaf changed, in lists and dicts."""
     if isinstance(value, list | tuple):
-        return [evaluate(item, bindings) for item in value]
+        return [map_argument(item, change) for item in cast(Sequence[Any], value)]
     if isinstance(value, dict):
         items = cast(dict[str, Any], value).items()
-        return {key: evaluate(item, bindings) for key, item in items}
-    return value_at(value, bindings)
+        return {key: map_argument(item, change) for key, item in items}
+    return change(value)
+
+
+def evaluate(value: Any, bindings: Mapping[str, Number]) -> Any:
+    """Evaluate every expression in a value."""
+    return map_argument(value, lambda leaf: value_at(leaf, bindings))

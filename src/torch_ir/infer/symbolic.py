@@ -6,11 +6,12 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.infer.resolve import map_argument
 from torch_ir.ir import SymExpr
 from torch_ir.ir.expressions import Algebra, fold
 from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, TRACED, FoldStep
@@ -48,13 +49,6 @@ def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
     Raises:
         InvalidIRError: A function has no counterpart for symbolic numbers.
     """
-    if isinstance(value, list | tuple):
-        return [symbolic(item, symbols) for item in cast(list[Any], value)]
-    if isinstance(value, dict):
-        items = cast(dict[str, Any], value).items()
-        return {key: symbolic(item, symbols) for key, item in items}
-    if not isinstance(value, SymExpr):
-        return value
 
     def symbol(name: str) -> Any:
         return symbols[name] if name in symbols else _refuse(name)
@@ -63,7 +57,9 @@ def symbolic(value: Any, symbols: Mapping[str, Any]) -> Any:
         return _refuse(step.text)
 
     algebra: Algebra[Any] = Algebra(lambda number: number, symbol, _OPERATIONS, other)
-    return fold(value.text, algebra)
+    return map_argument(
+        value, lambda leaf: fold(leaf.text, algebra) if isinstance(leaf, SymExpr) else leaf
+    )
 
 
 def _refuse(text: str) -> Any:
