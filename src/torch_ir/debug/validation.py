@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir.diagnostics import at
@@ -89,8 +89,35 @@ class Divergence(Shown):
         return "\n    ".join(map(printable, (disagree, self.text, *place)))
 
 
+D = TypeVar("D")
+
+
+class Compared(Shown, Generic[D]):
+    """A report on nodes that readers were asked about, and where these diverge."""
+
+    __slots__ = ()
+    divergences: tuple[D, ...]
+    not_compared: Mapping[str, str]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the comparison comes to.
+
+        A divergence is a disagreement, and where there is none, a node that no reader read leaves
+        the program not compared.
+        """
+        if self.divergences:
+            return "disagree"
+        return "not compared" if self.not_compared else "agree"
+
+    @property
+    def first(self) -> D | None:
+        """The first divergence, or None."""
+        return self.divergences[0] if self.divergences else None
+
+
 @dataclass(frozen=True, slots=True)
-class ValidationReport(Shown):
+class ValidationReport(Compared[Divergence]):
     """Every node of a run, compared.
 
     Attributes:
@@ -122,25 +149,9 @@ class ValidationReport(Shown):
     run_by_torch: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
 
     @property
-    def verdict(self) -> Verdict:
-        """What the comparison comes to.
-
-        A divergence is a disagreement, and where there is none, a node that no reader read leaves
-        the program not compared.
-        """
-        if self.divergences:
-            return "disagree"
-        return "not compared" if self.not_compared else "agree"
-
-    @property
     def is_valid(self) -> bool:
         """Whether the verdict is that all agree."""
         return self.verdict == "agree"
-
-    @property
-    def first(self) -> Divergence | None:
-        """The first divergence, or None."""
-        return self.divergences[0] if self.divergences else None
 
     def worst(self, reader: Reader = "denotation") -> dict[str, NodeError]:
         """Find for each operator the value that uses up most of its tolerance; the worst first."""

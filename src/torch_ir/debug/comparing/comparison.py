@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from re import findall
 from typing import Any, Literal
 
-from torch_ir.debug.validation import Verdict, plain_data
+from torch_ir.debug.validation import Compared, plain_data
 from torch_ir.errors import counted
 from torch_ir.tables import Rows, Shown, report_text, table
 
@@ -73,7 +73,7 @@ class NodeDivergence(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison(Shown):
+class Comparison(Compared[NodeDivergence]):
     """What came of comparing two readers of a program.
 
     Attributes:
@@ -97,18 +97,6 @@ class Comparison(Shown):
     covered: tuple[str, ...] = field(repr=False)
     not_compared: Mapping[str, str] = field(repr=False)
     whole_run: str = field(default="", repr=False)
-
-    @property
-    def verdict(self) -> Verdict:
-        """``"agree"`` only where every node was compared or covered."""
-        if self.divergences:
-            return "disagree"
-        return "not compared" if self.not_compared else "agree"
-
-    @property
-    def first(self) -> NodeDivergence | None:
-        """The first divergence; None if there is none."""
-        return self.divergences[0] if self.divergences else None
 
     def worst(self) -> NodeDivergence | None:
         """Return the divergence that is off by the greatest part of what is allowed."""
