@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import nn
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 import torch_ir
 from torch_ir import decompose, extract_ir, functionalize, parse
 from torch_ir.errors import TorchIRError
+from torch_samples import op_db
 
 
 def broadcast_first(a, b):
