@@ -106,10 +106,8 @@ def renamed(node: OpNode, name: str) -> OpNode:
     """
 
     def output(meta: TensorMeta) -> TensorMeta:
-        if meta.name.startswith(node.name):
-            suffix = meta.name[len(node.name) :]
-        else:
-            suffix = f".{meta.producer_output_idx}" if len(node.outputs) > 1 else ""
+        own = f".{meta.producer_output_idx}" if len(node.outputs) > 1 else ""
+        suffix = meta.name[len(node.name) :] if meta.name.startswith(node.name) else own
         return meta.replace(name=name + suffix, producer_node=name)
 
     outputs = tuple([output(meta) for meta in node.outputs])
