@@ -332,6 +332,19 @@ def test_an_infinite_gradient_stays_where_its_weights_are(op_type: str) -> None:
     assert not within(meant, made, limits).reason
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *HALF])
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_of_a_softmax_that_is_not_finite_the_gradient_is(name: str, dtype: torch.dtype) -> None:
+    op_type = f"aten.{name}_backward_data.default"
+    gradient = torch.tensor([[1.0, -2.0, 3.0], [1.0, 1.0, 1.0]], dtype=dtype)
+    for values in ([INF, 0.5, 0.25], [NAN, 0.5, 0.25], [-INF, 0.5, 0.25], [1e4, -1e4, 0.0]):
+        made = torch.tensor([values, [0.25, 0.5, 0.25]], dtype=dtype)
+        meant, got, allowed = bounds_of(op_type, gradient, made, 1, dtype)
+        assert not within(meant[0], got[0], allowed[0]).reason
+        assert np.isfinite(allowed[0][1]).all(), "the other row is closed"
+        assert within(meant[0][1], got[0][1] + 0.1, allowed[0][1]).reason
+
+
 def test_a_pole_is_open_and_an_infinite_phase() -> None:
     for op_type, arguments in (
         ("aten.polygamma.default", (1, torch.tensor([-1.0, 0.5]))),

@@ -51,8 +51,15 @@ def _below(wide: Array, axes: tuple[int, ...]) -> Array:
 def _row_depth(call: BoundedCall, wide: Array, axes: tuple[int, ...]) -> Any:
     """Depth of the sum of a row's exponentials, added one after the other along outer axes."""
     block = STREAM if axes == (wide.ndim - 1,) else BLOCK
-    share = call.repeats(np.exp(-_below(wide, axes)), axes, keepdims=True)
-    return call.depth(length_along(wide, axes), block, share)
+    return _sum_depth(call, np.exp(-_below(wide, axes)), axes, block)
+
+
+def _sum_depth(
+    call: BoundedCall, terms: Array, axes: tuple[int, ...], block: float = BLOCK
+) -> Any:
+    """Depth of the sum of a row's terms."""
+    share = call.repeats(terms, axes, keepdims=True)
+    return call.depth(length_along(terms, axes), block, share)
 
 
 def softmax(call: BoundedCall) -> Errors:
@@ -77,6 +84,27 @@ def log_softmax(call: BoundedCall) -> Errors:
         error = error + call.result_unit * np.where(np.isfinite(reach), reach, 0)
         error = call.opened(error, added, result.dtype)
     return [error]
+
+
+def softmax_backward(call: BoundedCall) -> Errors:
+    """Bound ``(g - Σ g y) y`` by what each step rounds; open where one of them overflows."""
+    gradient, made = call.size("grad_output"), call.size("output")
+    axes = reduced_axes(call["dim"], made.ndim)
+    terms = gradient * made
+    total = np.sum(terms, axis=axes, keepdims=True)
+    reach = gradient + total
+    error = call.unit * made * (FEW * reach + _sum_depth(call, terms, axes) * total)
+    return [call.opened(error, np.maximum(reach, reach * made))]
+
+
+def log_softmax_backward(call: BoundedCall) -> Errors:
+    """Bound ``g - exp(y) Σ g`` by what each step rounds; open where one of them overflows."""
+    gradient, power = call.size("grad_output"), np.exp(call.wide("output"))
+    axes = reduced_axes(call["dim"], gradient.ndim)
+    total = np.sum(gradient, axis=axes, keepdims=True)
+    shared = power * total
+    error = call.unit * (gradient + (FEW + _sum_depth(call, gradient, axes)) * shared)
+    return [call.opened(error, np.maximum(np.maximum(power, total), gradient + shared))]
 
 
 def log_sum(call: BoundedCall) -> Errors:

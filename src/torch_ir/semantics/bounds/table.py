@@ -339,6 +339,8 @@ _ATEN: dict[Rule, str] = {
     rows.log_softmax: """
         _log_softmax.default log_softmax.int special_log_softmax.default
     """,
+    rows.softmax_backward: "_softmax_backward_data.default",
+    rows.log_softmax_backward: "_log_softmax_backward_data.default",
     rows.log_sum: """
         logsumexp.default special_logsumexp.default
     """,

@@ -1,6 +1,6 @@
-"""Softmax along one dimension, and its logarithm.
+"""Softmax along one dimension, its logarithm, and the gradients of both.
 
-Source: torch.softmax and torch.log_softmax in torch's documentation.
+Source: torch.softmax and torch.log_softmax in torch's documentation, and their derivatives.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_float, rounded, working
+from torch_ir.semantics.dtypes import Array, is_float, rounded, widened, working
 from torch_ir.semantics.registry import denotes
 
 
@@ -103,3 +103,28 @@ def safe_softmax(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> A
     axes = _axes(dim, wide.ndim)
     masked = np.all(wide == -np.inf, axis=axes, keepdims=True)
     return rounded(np.where(masked, 0, wide_softmax(wide, dim)), _taken(self, dtype))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@denotes("aten._softmax_backward_data.default")
+@np.errstate(all="ignore")
+def softmax_backward(
+    grad_output: Array, output: Array, dim: int, input_dtype: np.dtype[Any]
+) -> Array:
+    """``(gᵢ − Σⱼ gⱼ yⱼ) yᵢ`` along ``dim``, of a given softmax y."""
+    gradient, made = widened(grad_output), widened(output)
+    total = np.sum(gradient * made, axis=_axes(dim, made.ndim), keepdims=True)
+    return rounded((gradient - total) * made, input_dtype)
+
+
+@denotes("aten._log_softmax_backward_data.default")
+@np.errstate(all="ignore")
+def log_softmax_backward(
+    grad_output: Array, output: Array, dim: int, input_dtype: np.dtype[Any]
+) -> Array:
+    """``gᵢ − exp(yᵢ) Σⱼ gⱼ`` along ``dim``, of a given logarithm y."""
+    gradient, made = widened(grad_output), widened(output)
+    total = np.sum(gradient, axis=_axes(dim, made.ndim), keepdims=True)
+    return rounded(gradient - np.exp(made) * total, input_dtype)
