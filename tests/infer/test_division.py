@@ -39,6 +39,18 @@ def test_the_least_integer_by_minus_one_is_refused(call, dtype):
     assert torch.equal(graph(x.clone(), ones)[0], -x)
 
 
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_the_least_integer_by_a_wrapped_divisor_is_refused(dtype):
+    kind = {"i32": torch.int32, "i64": torch.int64}[dtype]
+    least, others = torch.iinfo(kind).min, torch.full((2, 3), 3, dtype=kind)
+    x = torch.tensor([[1, -2, 3], [4, least, 6]], dtype=kind)
+    graph = torch_ir.compile(program("aten.lcm.default(%x, %y)", dtype), {})
+    assert torch.equal(graph(x, others)[0], torch.lcm(x, others))
+    wrapped = [n for n in range(1, 9) if int(torch.gcd(x[1, 1], torch.tensor(n).to(kind))) == -1]
+    with pytest.raises(ExecutionError, match=rf"self holds {least}, which is divided by -1, and"):
+        graph(x, torch.full_like(others, wrapped[0]))
+
+
 def test_every_division_that_cuts_has_the_rule():
     cut = {
         name

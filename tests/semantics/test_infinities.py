@@ -454,3 +454,62 @@ def test_a_rule_that_overflows_itself_knows_nothing() -> None:
     meant, made, limits = bounds_of("aten.upsample_bilinear2d.default", values, [5, 6], False)
     assert not within(meant[0], made[0], limits[0]).reason
     assert np.isfinite(limits[0][0, 0, 0]).all()
+
+
+M = float(np.finfo("float32").max)
+OVERFLOWING: dict[str, tuple[Any, ...]] = {
+    "aten.sgn.default": (torch.tensor([1e-39 + 1e-39j, 3.0 + 4.0j]),),
+    "aten.div.Tensor": (torch.tensor([1 + 2j, 3 + 1j]), torch.tensor([1e-39, 2.0])),
+    "aten.pow.Tensor_Scalar": (torch.tensor([complex(INF, 1.0), 3 + 4j]), -1.0),
+    "aten.triangular_solve.default": (
+        torch.tensor([[M, 1.0], [M, 2.0]]),
+        torch.tensor([[0.5, 2.0], [0.0, 0.25]]),
+    ),
+    "aten.dist.default": (torch.full((3,), 1 + 2j), torch.full((3,), complex(INF, INF))),
+    "aten.norm.ScalarOpt_dim": (torch.tensor([[M, -M], [1.0, 2.0]]), -2, [1]),
+    "aten.index_reduce.default": (
+        torch.tensor([2.0**-17, 1.0], dtype=torch.float16),
+        *(0, torch.tensor([0, 0, 1]), torch.tensor([0.3, 9.7, 3.0], dtype=torch.float16), "prod"),
+    ),
+    "aten.special_hermite_polynomial_he.default": (torch.tensor([0.0, 1.0]), torch.tensor(127)),
+    "aten._cdist_backward.default": (
+        torch.full((2, 2), INF),
+        *(torch.ones(2, 3), torch.ones(2, 3), 0.0, torch.ones(2, 2)),
+    ),
+    "aten._pdist_backward.default": (
+        *(torch.ones(3), torch.tensor([[1.0], [2.0], [5.0]]), 2.0, torch.full((3,), 1e-38)),
+    ),
+    "aten.softshrink_backward.default": (torch.ones(20), torch.linspace(-1, 1, 20), NAN),
+    "aten.group_norm.default": (
+        torch.tensor([[1.0, 2.0, 4.0]]),
+        *(1, torch.tensor([M, 1.0, 2.0]), torch.ones(3)),
+    ),
+    "aten.layer_norm.default": (
+        torch.tensor([[3.0]]),
+        *([1], torch.tensor([INF]), torch.tensor([1.0])),
+    ),
+    "aten.native_layer_norm_backward.default": (
+        *(torch.ones(2, 3), torch.randn(2, 3, generator=torch.Generator().manual_seed(0)), [3]),
+        *(torch.tensor([[-INF], [0.5]]), torch.ones(2, 1), torch.tensor([1.0, -2.0, 3.0])),
+        *(torch.ones(3), [True, True, True]),
+    ),
+}
+"""Calls that overflow on the way in kernels, or hold what is not finite."""
+
+
+@pytest.mark.parametrize("op_type", OVERFLOWING)
+def test_right_kernels_are_right_where_their_steps_overflow(op_type: str) -> None:
+    meant, got, limits = bounds_of(op_type, *OVERFLOWING[op_type])
+    for mine, theirs, allowed in zip(meant, got, limits, strict=True):
+        assert not within(mine, theirs, allowed, subtracts=subtracts(op_type)).reason
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_common_divisors_and_multiples_wrap_as_torch_has_them(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    values = torch.tensor([info.min, info.max, info.max - 1, -7, 6, 0], dtype=dtype)
+    others = torch.tensor([6, 7, -9, info.max, 4, info.max], dtype=dtype)
+    for name in ("gcd", "lcm"):
+        (meant,), (got,), (allowed,) = bounds_of(f"aten.{name}.default", values, others)
+        assert np.isinf(allowed).tolist() == [True, *[False] * 5], "the least one has no modulus"
+        assert (meant == got)[1:].all()

@@ -153,10 +153,14 @@ def bound(
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     sums.convolution: sums.beside_zeros,
+    elementwise.power: elementwise.of_infinite_base,
     elementwise.code_numbers: elementwise.without_code,
     sums.trilinear: sums.not_finite,
     resampling.sampled: resampling.of_infinities,
     resampling.sampled_backward: sums.not_finite,
+    normalization.layer_norm: normalization.beside_weights(normalization.layer_norm),
+    normalization.group_norm: normalization.beside_weights(normalization.group_norm),
+    normalization.layer_norm_backward: sums.not_finite,
     normalization.group_norm_backward: sums.not_finite,
     rows.attention: rows.attended_to_nan,
     special.polynomial: special.unwritten,

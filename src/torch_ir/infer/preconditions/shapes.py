@@ -398,6 +398,19 @@ def quotients(call: Arguments) -> Faults:
         yield f"self holds {least} where other holds -1, and {-least} is outside of {dtype}"
 
 
+def common_multiples(call: Arguments) -> Faults:
+    """Yield a least integer whose common divisor wraps to -1, by which the kernel divides it."""
+    left, right = call["self"], call["other"]
+    dtype = torch.result_type(left, right)
+    if dtype not in (torch.int32, torch.int64):
+        return
+    least = torch.iinfo(dtype).min
+    if bool((left == least).any()) and bool(
+        overflows(left, torch.gcd(left.to(dtype), right.to(dtype)), least).any()
+    ):
+        yield f"self holds {least}, which is divided by -1, and {-least} is outside of {dtype}"
+
+
 def smoothed(call: Arguments) -> Faults:
     """Yield a ``beta`` that is 0 as an integer: dividing integers by it ends the process.
 

@@ -307,6 +307,8 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
             "prims.div": "default",
         }.items()
     },
+    "lcm: default out": (None, shapes.common_multiples),
+    "lcm_: default": (None, shapes.common_multiples),
     **{f"{name}: default grad_input": indices.pooled(rank) for name, rank in _POOLED.items()},
 }
 """The rules about shapes and about values of overloads, of ``aten`` where none is named."""

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli, widened
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, is_integer, real_of
 from torch_ir.semantics.dtypes import rounded as rounded_to
 from torch_ir.semantics.operators.elementwise import between
 
@@ -28,8 +28,8 @@ def ranged(call: BoundedCall) -> Errors:
 
 
 def shrink_gradient(call: BoundedCall) -> Errors:
-    """Allow nothing; where the operand is NaN, kernels give 0 or the gradient by their width."""
-    is_open = np.isnan(call.wide("self"))
+    """Allow nothing; beside NaN kernels give 0 or the gradient, by their width."""
+    is_open = np.isnan(call.wide("self")) | np.isnan(call["lambd"])
     return [np.where(is_open, np.inf, 0.0)]
 
 
@@ -87,7 +87,42 @@ def rounded(call: BoundedCall) -> Errors:
     """
     if is_complex(np.asarray(call["self"]).dtype) and not is_complex(call.results[0].dtype):
         return [call.unit * 3 * moduli(result) for result in call.results]
-    return [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
+    errors = [_relative(call, result, ONE_ROUNDING, COMPLEX_PRODUCT) for result in call.results]
+    if not call.is_narrow:
+        return errors
+    # one integer beside a half type is kept as it is, or is infinite in that
+    whole = [value for value in call.arguments.values() if _is_one_integer(value)]
+    largest = max((float(moduli(value).max()) for value in whole), default=0.0)
+    return [
+        error if error is None else call.opened(error, largest, result.dtype)
+        for error, result in zip(errors, call.results, strict=True)
+    ]
+
+
+def _is_one_integer(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.size == 1 and is_integer(value.dtype)
+
+
+def divided(call: BoundedCall) -> Errors:
+    """Allow one rounding; complex numbers are multiplied by a reciprocal, which may overflow.
+
+    So is a number by that of its own modulus, which gives its sign.
+    """
+    (error,) = rounded(call)
+    if error is None or not is_complex(call.results[0].dtype):
+        return [error]
+    sizes = call.size("other" if "other" in call.arguments else "self")
+    return [call.opened(error, np.where(sizes > 0, 1 / sizes, 0))]
+
+
+def least_integers(call: BoundedCall) -> Errors:
+    """Allow nothing, but where the least integer of the type is given, which has no modulus."""
+    (result,) = call.results
+    least = np.iinfo(result.dtype).min
+    if not least:
+        return [None]
+    is_open = (np.asarray(call["self"]) == least) | (np.asarray(call["other"]) == least)
+    return [np.where(is_open, np.inf, 0.0)]
 
 
 def quotient(call: BoundedCall) -> Errors:
@@ -186,6 +221,15 @@ def power(call: BoundedCall) -> Errors:
     turned = np.nan_to_num(sizes * (logs + 1), nan=0.0, posinf=np.inf)
     moved = error + call.unit * 2 * turned * moduli(result)
     return [np.where(base == 0, np.inf, moved)]  # of 0 kernels in vectors take the logarithm
+
+
+def of_infinite_base(call: BoundedCall) -> list[Array] | None:
+    """Mark complex powers of what is not finite: kernels multiply, divide or take a logarithm."""
+    (result,) = call.results
+    base = call["self"]
+    if not is_complex(result.dtype) or np.isfinite(base).all():
+        return None
+    return [np.broadcast_to(~np.isfinite(base), result.shape)]
 
 
 def sigmoid(call: BoundedCall) -> Errors:

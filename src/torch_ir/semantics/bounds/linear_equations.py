@@ -248,7 +248,8 @@ def triangular(call: BoundedCall) -> Errors:
     left of complex numbers that are divided by an infinity is open.
     """
     matrix = call.wide("A" if "A" in call.arguments else "self")
-    lost = is_complex(matrix.dtype) & _lost(matrix)
+    beside = _lost(matrix)
+    lost = is_complex(matrix.dtype) & beside
     matrix = np.where(np.isfinite(matrix), matrix, np.eye(matrix.shape[-1]))
     if call["transpose"]:
         matrix = np.swapaxes(matrix, -1, -2)
@@ -262,8 +263,29 @@ def triangular(call: BoundedCall) -> Errors:
     values = values if is_left else np.swapaxes(values, -1, -2)
     error = _count(call, kept.shape[-1]) * np.abs(kept)
     moved, _ = _solved(_inverse(kept), error, values)
-    moved = np.where(lost[..., None, None], np.inf, moved)
+    given = call["B" if "B" in call.arguments else "self"]
+    sides = [call.meant()[0], given] if is_left else [call.meant()[0].mT, given.mT]
+    is_over, grown = _substitution_overflows(call, np.abs(kept), *map(moduli, sides))
+    is_over |= grown & ~beside[..., None, None]
+    moved = np.where(lost[..., None, None] | is_over, np.inf, moved)
     return [moved if is_left else np.swapaxes(moved, -1, -2), *[None] * (len(call.results) - 1)]
+
+
+def _substitution_overflows(
+    call: BoundedCall, matrix: Array, found: Array, given: Array
+) -> tuple[Array, Array]:
+    """Which columns of unknowns have terms, or reciprocals of pivots, that overflow in the type.
+
+    And which are not finite themselves, of finite numbers. Complex pivots are squared.
+    """
+    largest = float(ml_dtypes.finfo(call.dtype).max)
+    terms = np.max(matrix @ _finite(found), -2, keepdims=True, initial=0)
+    is_given = np.isfinite(given).all(-2, keepdims=True)
+    grown = is_given & ~(found < largest).all(-2, keepdims=True)
+    pivots: Array = np.diagonal(matrix, axis1=-2, axis2=-1)
+    power = 2 if is_complex(call.results[0].dtype) else 1
+    is_steep = np.min(pivots, -1, initial=1) ** -power >= largest
+    return (terms >= largest) | is_steep[..., None, None], grown
 
 
 def cholesky(call: BoundedCall) -> Errors:

@@ -6,6 +6,8 @@ The mean is off by ``u · d(n) · mean|x|``, a centered value by ``u · |x|`` mo
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from math import sqrt
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch_ir.semantics.bounds.call import (
     STREAM,
     BoundedCall,
     Errors,
+    Rule,
     length_along,
     moduli,
     widened,
@@ -47,7 +50,24 @@ def group_norm(call: BoundedCall) -> Errors:
     """Bound by rows: a group of channels of one sample."""
     values = call["input"]
     groups = call["group"] if "group" in call.arguments else call["num_groups"]
-    return _grouped(call, values, groups)
+    return _grouped(call, values, groups, folds=True)
+
+
+def beside_weights(rule: Rule) -> Callable[[BoundedCall], list[Array] | None]:
+    """Return what marks infinite weights of numbers that may be 0, or of either sign."""
+
+    def marks(call: BoundedCall) -> list[Array] | None:
+        weight = call["weight"]
+        if weight is None or np.isfinite(weight).all():
+            return None
+        plain = {**call.arguments, "weight": np.ones_like(weight), "bias": None}
+        pairs = zip(call.meant(**plain), call.results, strict=True)
+        made = [part.astype(result.dtype) for part, result in pairs]
+        error = rule(replace(call, arguments=plain, results=made, _wide={}))[0]
+        lost = ~np.isfinite(call.results[0]) & ~(moduli(made[0]) > error)
+        return [lost, *[np.zeros(result.shape, bool) for result in made[1:]]]
+
+    return marks
 
 
 _BY_LANES = frozenset(("aten.group_norm.default", "aten.native_group_norm.default"))
@@ -312,9 +332,13 @@ def _gradients(
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
     kept_in = call.results[0].dtype if adds_in > call.unit else None
     added = [call.opened(count * sizes, sizes, kept_in) for sizes in parameter]
-    # sums with the operand and with its mean come before what makes them small
-    way = np.sum(scaled * (np.abs(values) + np.abs(mean)), axis=axes, keepdims=True)
-    return [call.opened(d * np.abs(rstd) * terms, way), *added]
+    # sums with the operand and with its mean come before what makes them small, or large
+    sizes, steep = np.abs(values) + np.abs(mean), np.abs(rstd)
+    lost = np.maximum(np.sum(gradient * sizes, axis=others), np.max(reach, axis=others, initial=0))
+    added[0] = call.opened(added[0], lost)
+    way = np.sum(scaled * sizes, axis=axes, keepdims=True)
+    way = np.maximum(way, np.maximum(way * (sizes + 1) * steep**3, steep**3))
+    return [call.opened(d * steep * terms, way), *added]
 
 
 def _parameter(call: BoundedCall, name: str, shape: Any) -> Array:

@@ -231,6 +231,11 @@ def _correction(call: BoundedCall) -> float:
     return 1.0 if given is None else float(given)
 
 
+def apart(call: BoundedCall) -> Errors:
+    """Bound the norm of a difference as :func:`norm`."""
+    return norm(call)
+
+
 def norm(call: BoundedCall) -> Errors:
     """Bound relative to the result: all terms are positive; a difference is rounded before."""
     (result,) = call.results
@@ -251,7 +256,9 @@ def norm(call: BoundedCall) -> Errors:
     error = call.unit * count * sizes + _lost(call, order, length(call))
     if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
         error = error + call.result_unit * sizes
-    return [call.opened(error, np.maximum(sizes, 1) ** min(max(order, 1), 64))]  # its own sum
+    if order < 0:
+        sizes = np.maximum(sizes, 1 / sizes)
+    return [call.opened(error, np.maximum(sizes, 1) ** min(max(abs(order), 1), 64))]  # its own sum
 
 
 def _lost(call: BoundedCall, order: float, count: int) -> float:
@@ -331,15 +338,21 @@ def distance_backward(call: BoundedCall) -> Errors:
         slopes = np.where((moved == 0) | (far == 0), 0, quotient ** (order - 1))
         powers = 8 + 4 * abs(order - 1) + 8 * abs(order - 2)
     terms = gradient * slopes
-    if axis == 0:
-        total = np.zeros(result.shape)
-        for places in pairs:
-            np.add.at(total, places, terms)
-    else:
-        total = np.sum(terms, axis=axis)
+    total, way = (_of_pairs(call, part, pairs, axis) for part in (terms, gradient * moduli(moved)))
     count = FEW + powers + call.depth(max(far.size, 1))
     own = call.unit * count + (call.result_unit * (powers + 2) if call.is_narrow else 0)
-    return [own * total.reshape(result.shape)]
+    return [call.opened(own * total, total if order in (0, 1, inf) else np.maximum(total, way))]
+
+
+def _of_pairs(call: BoundedCall, terms: Array, pairs: Any, axis: int) -> Array:
+    """The sums of the terms of all pairs of which a vector is one, in the shape of the result."""
+    (result,) = call.results
+    if axis:
+        return np.reshape(np.sum(terms, axis=axis), result.shape)
+    total = np.zeros(result.shape)
+    for places in pairs:
+        np.add.at(total, places, terms)
+    return total
 
 
 def _is_multiplied(call: BoundedCall, order: float) -> bool:

@@ -260,11 +260,19 @@ def polynomial(call: BoundedCall) -> Errors:
         return [call.unit * 4 * (degrees + 1) ** 2 * largest]
     _, step, _ = RECURRENCES[name]
     x, degrees = np.broadcast_arrays(call.size("x"), degrees)
-    first = {"hermite_polynomial_h": 2 * x, "laguerre_polynomial_l": 1 + x}.get(name, x)
-    turned = -x if name.startswith("laguerre") else x  # so that moduli are added
-    added = by_recurrence(lambda _: first, lambda k, v, p, q: step(k, v, p, -q), turned, degrees)
-    way = np.abs(added) * (2 * degrees + 1 + x)
-    return [call.opened(call.unit * 2 * (degrees + 2) * np.abs(added), way)]
+
+    def added(x: Array) -> Array:
+        """The recurrence at moduli, so turned that all are added."""
+        first = {"hermite_polynomial_h": 2 * x, "laguerre_polynomial_l": 1 + x}.get(name, x)
+        turned = -x if name.startswith("laguerre") else x
+        made = by_recurrence(
+            lambda _: first, lambda k, v, p, q: step(k, v, p, -q), turned, degrees
+        )
+        return np.abs(made)
+
+    # at 0 every other polynomial on the way is greater than the last
+    way = added(np.maximum(x, 1)) * (2 * degrees + 1 + x)
+    return [call.opened(call.unit * 2 * (degrees + 2) * added(x), way)]
 
 
 def unwritten(call: BoundedCall) -> list[Array]:

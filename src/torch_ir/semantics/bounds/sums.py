@@ -349,11 +349,18 @@ def running_product(call: BoundedCall) -> Errors:
     # a partial product may overflow where the whole does not, or be less than normal numbers
     (reach,) = call.meant(self=np.maximum(sizes_of(call["self"]), 1))
     if call.is_narrow:
-        info = ml_dtypes.finfo(result.dtype)
-        # what is left of a product is at most the reach: no part of a greater one is subnormal
-        lost = sizes_of(result) < float(info.smallest_normal) * reach
-        error = error + lost * float(info.smallest_subnormal) * sqrt(count) * reach
+        error = error + _lost_products(result, reach, sqrt(count))
     return [call.opened(error, reach)]
+
+
+def _lost_products(result: Array, reach: Array, steps: Any) -> Array:
+    """What subnormal products lose on the way, in the type of the result.
+
+    What is left of a product is at most the reach: no part of a greater one is subnormal.
+    """
+    info = ml_dtypes.finfo(result.dtype)
+    lost = sizes_of(result) < float(info.smallest_normal) * reach
+    return np.asarray(lost * float(info.smallest_subnormal) * steps * reach)
 
 
 def _along(call: BoundedCall) -> int:
@@ -439,7 +446,10 @@ def scatter_joined(call: BoundedCall) -> Errors:
     if reduce in ("multiply", "prod"):
         given = ["self", *([] if source is None else [source])]
         (way,) = call.meant(**{name: np.maximum(call.size(name), 1) for name in given})
-        return [call.opened(own * (FEW + walk) * sizes_of(result), way, kept_in)]
+        error = own * (FEW + walk) * sizes_of(result)
+        if call.is_narrow:
+            error = error + _lost_products(result, way, np.sqrt(hits))
+        return [call.opened(error, way, kept_in)]
     (terms,) = call.terms()
     whole = terms * (hits + 1) if reduce == "mean" else terms
     return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, whole, kept_in)]

@@ -21,7 +21,7 @@ _ATEN: dict[Rule, str] = {
     elementwise.exact: """
         _conj_copy.default _efficientzerotensor.default _neg_view.default
         _neg_view_copy.default _reshape_alias_copy.default allclose.default cauchy.default
-        exponential.default frexp.Tensor geometric.default lcm.default
+        exponential.default frexp.Tensor geometric.default
         log_normal.default masked_scatter_backward.default multinomial.default
         nextafter.default normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor
         normal.float_float tril_indices.default
@@ -62,7 +62,7 @@ _ATEN: dict[Rule, str] = {
         expand.default expand_as.default expand_copy.default eye.default eye.m fix.default
         flatten.using_ints flip.default fliplr.default flipud.default floor.default
         fmax.default fmin.default frac.default gather.default
-        gcd.default ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink.default
+        ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink.default
         hardtanh.default heaviside.default hstack.default im2col.default imag.default
         index.Tensor index_copy.default index_fill.int_Scalar index_fill.int_Tensor
         index_select.default isfinite.default isinf.default isnan.default
@@ -123,13 +123,17 @@ _ATEN: dict[Rule, str] = {
         rrelu_with_noise_backward.default
         fake_quantize_per_channel_affine_cachemask_backward.default
         fake_quantize_per_tensor_affine_cachemask_backward.default
-        _prelu_kernel.default abs.default absolute.default deg2rad.default div.Scalar
-        div.Tensor divide.Scalar divide.Tensor
+        _prelu_kernel.default abs.default absolute.default deg2rad.default
         leaky_relu.default mul.Scalar mul.Tensor prelu.default
-        rad2deg.default reciprocal.default rrelu.default rsqrt.default
-        rrelu_with_noise_functional.default sgn.default softshrink.default
-        sqrt.default square.default true_divide.Tensor
+        rad2deg.default rrelu.default rsqrt.default
+        rrelu_with_noise_functional.default softshrink.default
+        sqrt.default square.default
     """,
+    elementwise.divided: """
+        div.Scalar div.Tensor divide.Scalar divide.Tensor reciprocal.default sgn.default
+        true_divide.Tensor
+    """,
+    elementwise.least_integers: "gcd.default lcm.default",
     elementwise.quotient: """
         div.Scalar_mode div.Tensor_mode floor_divide.Scalar floor_divide.default
     """,
@@ -375,8 +379,9 @@ _ATEN: dict[Rule, str] = {
         std.correction std.default std.dim std_mean.correction std_mean.default std_mean.dim
         var.correction var.default var.dim var_mean.correction var_mean.default var_mean.dim
     """,
+    rows.apart: "dist.default",
     rows.norm: """
-        dist.default linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim
+        linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim
         norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
     """,
     rows.distance: """

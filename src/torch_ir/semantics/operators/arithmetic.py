@@ -258,6 +258,17 @@ def square(self: Array) -> Array:
 # -- extrema --------------------------------------------------------------------------------------
 
 
+def _common_multiple(first: Array, second: Array) -> Array:
+    """The least common multiple, cut to the type: a narrow one after its modulus, others before.
+
+    torch computes those in int32.
+    """
+    if first.dtype.itemsize < 4:
+        wide = np.lcm(first.astype("int64"), second.astype("int64"))
+        return wide.astype("int32").astype(first.dtype)
+    return np.asarray(np.abs(np.lcm(first, second)))
+
+
 def _declare(
     names: str, function: Callable[..., Any], accepted: Callable[[np.dtype[Any]], bool], says: str
 ) -> None:
@@ -290,7 +301,7 @@ for _row in (
         "The greatest common divisor of the absolute values, ``gcd(0, 0) = 0``; of integers.",
     ),
     (
-        *("lcm.default", np.lcm, is_integer),
+        *("lcm.default", _common_multiple, is_integer),
         "The least common multiple of the absolute values, 0 where either is 0; of integers.",
     ),
 ):

@@ -181,7 +181,7 @@ def _slopes(difference: Array, p: float, distance: Array, kind: np.dtype[Any]) -
 @denotes("aten._cdist_backward.default")
 def cdist_backward(grad: Array, x1: Array, x2: Array, p: float, cdist: Array) -> Array:
     """The gradient of ``cdist`` by ``x1``: ``Σ grad · sign(d) · (|d| / distance)^(p - 1)``."""
-    if not cdist.size or not x1.size:
+    if not cdist.size or not x1.size or p == 0:
         return np.zeros_like(x1)
     kind = working(x1.dtype)
     difference = x1.astype(kind)[..., :, None, :] - x2.astype(kind)[..., None, :, :]
@@ -193,6 +193,8 @@ def cdist_backward(grad: Array, x1: Array, x2: Array, p: float, cdist: Array) ->
 @denotes("aten._pdist_backward.default")
 def pdist_backward(grad: Array, self: Array, p: float, pdist: Array) -> Array:
     """The gradient of ``pdist``: each pair's for its first row, and against it for its second."""
+    if p == 0:
+        return np.zeros_like(self)
     kind = working(self.dtype)
     first, second = np.triu_indices(len(self), 1)
     values = self.astype(kind)

@@ -65,6 +65,8 @@ def _elements(size: int, count: int, factor: float | None, *, exact: bool, plane
     """Which element of an axis stands at each place."""
     elements = _middle_elements if exact else _first_elements
     scale = np.float32(1 / factor) if factor else np.float32(size) / np.float32(count)
+    if not np.isfinite(scale):
+        raise InvalidIRError(f"a factor of {factor} names no elements")
     return np.minimum(elements(size, count, scale, plane=plane), size - 1)
 
 
@@ -170,9 +172,13 @@ _declare_nearest(
 
 
 def scales_of(rank: int, given: Mapping[str, float | None]) -> list[float | None]:
-    """Return the factor of each axis, by the names that torch has for them."""
+    """Return the factor of each axis, by the names that torch has for them; None for its sizes.
+
+    So are factors that are not greater than 0.
+    """
     names = ("scales_d", "scales_h", "scales_w")[3 - rank :] if rank > 1 else ("scales",)
-    return [given.get(name) for name in names]
+    factors = [given.get(name) for name in names]
+    return [factor if factor is not None and factor > 0 else None for factor in factors]
 
 
 def _declare_sized_nearest(rank: int) -> None:
