@@ -52,6 +52,7 @@ def bounded(
     symbols: Mapping[str, Number],
     errors: Mapping[str, Array] | None = None,
     keep: Collection[str] | None = None,
+    steps: np.dtype[Any] | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Compute every value of a program by name, and how far a kernel's may be off.
 
@@ -61,6 +62,7 @@ def bounded(
         symbols: The symbols that are known.
         errors: How far the inputs may be off; 0 where absent.
         keep: The values to return; others are freed after their last use. None for all.
+        steps: A 16-bit type to which a kernel may round what a node makes in a wider one.
 
     Raises:
         TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
@@ -75,7 +77,7 @@ def bounded(
     dead = {} if keep is None else last_uses(ir.nodes, keep)
     for node, results in evaluation.run(keep=keep is None):
         found = node_bounds(
-            ir, node, results, made.__getitem__, off.__getitem__, evaluation.symbols
+            ir, node, results, made.__getitem__, off.__getitem__, evaluation.symbols, steps
         )
         for meta in node.outputs:
             index = meta.producer_output_idx
@@ -85,6 +87,17 @@ def bounded(
     return made, off
 
 
+def _in_steps(result: Any, error: Array | None, steps: np.dtype[Any]) -> Array | None:
+    """An error with one rounding to a narrow type; open where a number overflows in that."""
+    if error is None or not is_inexact(result.dtype) or result.dtype.itemsize <= steps.itemsize:
+        return error
+    info, sizes = finfo(steps), moduli(result)
+    once = (float(info.eps) * sizes + float(info.smallest_subnormal)) / 2 / FORMS
+    finite = np.isfinite(sizes)
+    whole = np.where(finite & (sizes >= float(info.max)), np.inf, error + once)
+    return np.where(finite, whole, error)
+
+
 def node_bounds(
     ir: IR,
     node: OpNode,
@@ -92,6 +105,7 @@ def node_bounds(
     value_of: Callable[[str], Any],
     error_of: Callable[[str], Array],
     symbols: Mapping[str, Number],
+    steps: np.dtype[Any] | None = None,
 ) -> list[Array | None]:
     """Return how far each result of a node may be off; None for one that is a number.
 
@@ -102,6 +116,7 @@ def node_bounds(
         value_of: The values of its inputs, by name.
         error_of: How far these may be off.
         symbols: The symbols that are known.
+        steps: A 16-bit type to which a kernel may round what the node makes in a wider one.
     """
     bodies: dict[str, _Body] = {}
 
@@ -118,6 +133,8 @@ def node_bounds(
         found = _of_node(node.op_type, arguments, given, results)
     arrays = iter(found)
     errors = [np.asarray(next(arrays)) if isinstance(r, np.ndarray) else None for r in results]
+    if steps is not None and RULES.get(node.op_type) is not elementwise.exact:
+        errors = [_in_steps(*pair, steps) for pair in zip(results, errors, strict=True)]
     if any(meta.producer_node for meta in node.inputs):
         for index in BY_LAYOUT.get(node.op_type, ()):
             errors[index] = np.full(results[index].shape, np.inf)

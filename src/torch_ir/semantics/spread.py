@@ -100,6 +100,7 @@ def spread(
     symbols: Mapping[str, Number],
     errors: Mapping[str, Array],
     keep: Collection[str],
+    steps: np.dtype[Any] | None = None,
 ) -> dict[str, Array]:
     """Compute how far a kernel's values may be off, by name, from how they move.
 
@@ -119,11 +120,13 @@ def spread(
     found = {name: np.zeros(np.shape(made[name])) for name in keep if name in made}
     found |= {name: np.abs(error) for name, error in errors.items() if name in keep}
     dead = last_uses(ir.nodes, ())
+
+    def exact(name: str) -> Array:
+        return np.zeros(np.shape(made[name]))
+
     for node, results in evaluation.run(keep=False):
         known = evaluation.symbols
-        own = node_bounds(
-            ir, node, results, made.__getitem__, lambda n: np.zeros(np.shape(made[n])), known
-        )
+        own = node_bounds(ir, node, results, made.__getitem__, exact, known, steps)
         for move in moves:
             inputs = {m.name: move.values.get(m.name, made[m.name]) for m in node.inputs}
             is_same = not any(m.name in move.values for m in node.inputs)

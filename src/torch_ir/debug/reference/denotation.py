@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.blocks import blocks
-from torch_ir.debug.reference.openness import open_places
+from torch_ir.debug.reference.openness import lost_places, open_places
 from torch_ir.debug.reference.repeated_writes import settle_repeated
 from torch_ir.debug.reference.tolerance_check import Error, as_ordered, ties_resolved, within
 from torch_ir.dialects.backend.binding import bindings
@@ -40,6 +40,7 @@ from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtr
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
+LOST = "beside what is not finite, or overflows, other steps give other results"
 WRITTEN_TWICE = "it writes to one place in memory more than once"
 REFUSED = "the denotation refuses it"
 
@@ -52,11 +53,22 @@ class Meaning:
         ir: The program. Its inputs are the node's distinct inputs, its outputs those of the node.
         is_decomposed: Whether it is more than the node itself.
         draws: Whether random numbers may be drawn: then only shapes and types can be compared.
+        is_written_out: Whether one operator is written as several: a kernel may take other steps.
     """
 
     ir: IR
     is_decomposed: bool
     draws: bool
+    is_written_out: bool = False
+
+    @property
+    def steps(self) -> np.dtype[Any] | None:
+        """The 16-bit type of all inputs to which a kernel may round each step; None for others."""
+        if not self.is_written_out:
+            return None
+        given = {numpy_dtype(meta.dtype) for meta in self.ir.graph_inputs}
+        inexact = {dtype for dtype in given if is_inexact(dtype)}
+        return next((d for d in inexact if d.itemsize == 2 and len(inexact) == 1), None)
 
     @property
     def has_open_values(self) -> bool:
@@ -176,7 +188,9 @@ def meaning_of(program: IR) -> Meaning | str:
     lacking = _lacking(functional)
     if lacking is not None:
         return f"{lacking} has no denotation"
-    return _stated(Meaning(functional, True, _draws(functional)))
+    (first, *more), count = program.nodes, len(functional.nodes)
+    is_written_out = not more and first.op_type.startswith("aten.") and count > 1
+    return _stated(Meaning(functional, True, _draws(functional), is_written_out))
 
 
 def _patterns(ir: IR) -> dict[str, Any]:
@@ -399,7 +413,7 @@ def allowances(
     triples += [(f"written {n}", targets[k], t) for k, (n, t) in left.items() if k in targets]
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
     ordered = _in_kernel_order(meaning, made, bounds, got_by_name, symbols)
-    is_drawn, marks, has_open = meaning.draws and drew, dict[str, Array](), False
+    marks, has_open, is_drawn = dict[str, Array](), False, meaning.draws and drew
     if not is_drawn:
         marks, has_open = _open_places(meaning, values, bounds, got_by_name, symbols)
 
@@ -409,26 +423,27 @@ def allowances(
     repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
     for label, name, _ in triples:
         expected, got, bound = made[name], got_by_name[name], bounds[name]
-        if is_drawn and expected.shape == got.shape and expected.dtype == got.dtype:
+        if is_drawn and (expected.shape, expected.dtype) == (got.shape, got.dtype):
             continue
         if meaning.is_decomposed and _is_codes(meaning, name):
             expected = _nearest_codes(meaning, name, made, bounds, got, symbols)
             bound = np.zeros(expected.shape)
         if (maker := _index_maker(meaning, name)) is not None:
-            arguments = arguments_of(maker, made.__getitem__, symbols, _no_function)
-            slack = arguments_of(maker, bounds.__getitem__, symbols, _no_function)["self"]
-            if leaves_ties_open(maker.op_type, maker.attrs) or slack.any():
-                expected = ties_resolved(arguments, expected, got, slack)
-        is_chain = len(meaning.ir.nodes) > 1
-        part = share(expected, bound) if is_chain else 0.0
+            arguments, slack = (
+                arguments_of(maker, of.__getitem__, symbols, _no_function) for of in (made, bounds)
+            )
+            if leaves_ties_open(maker.op_type, maker.attrs) or slack["self"].any():
+                expected = ties_resolved(arguments, expected, got, slack["self"])
+        part = share(expected, bound) if (is_chain := len(meaning.ir.nodes) > 1) else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
-        is_open = has_open and bool(np.any(marks.get(name, False)))
-        if is_open:
+        if is_open := has_open and bool(np.any(marks.get(name, False))):
             bound = np.where(marks[name], np.inf, bound)
         chosen = None if is_open or not np.any(marks.get(name, False)) else marks[name]
         if name in ordered or maker is not None:  # those are told by what they name
             chosen = np.zeros(expected.shape, bool) if name in ordered else None
         chosen, reason = repeated.get(name, chosen), WRITTEN_TWICE if name in repeated else OPEN
+        if chosen is None and not is_open and meaning.is_written_out:
+            chosen, reason = lost_places(meaning.ir, values, symbols, expected, got), LOST
         yield Allowance(label, expected, got, bound, part, apart, is_open, chosen, reason)
 
 
@@ -555,12 +570,12 @@ def _evaluated(
     keep |= {meta.name for node in makers for meta in node.inputs}
     forms = FORMS if len(ir.nodes) > 1 else 1  # of what the chain itself rounds
     given = {name: np.abs(error) / forms for name, error in errors.items()}
-    made, bounds = bounded(ir, values, symbols, given, keep)
+    made, bounds = bounded(ir, values, symbols, given, keep, meaning.steps)
     if forms == 1:
         return made, bounds
     bounds = {name: forms * error for name, error in bounds.items()}
     wide = [n for n in keep if isinstance(made[n], np.ndarray) and is_wide(made[n], bounds[n])]
     if not wide:
         return made, bounds
-    seen = spread(ir, values, symbols, errors, keep)
+    seen = spread(ir, values, symbols, errors, keep, meaning.steps)
     return made, {**bounds, **{n: settled(made[n], seen[n]) for n in wide}}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import TorchIRError
@@ -15,6 +16,7 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ops.choices import VALUES_OPEN, leaves_choice, leaves_order_open
 from torch_ir.semantics.axes import axis
+from torch_ir.semantics.bounds.call import accumulated_in, moduli
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact
 from torch_ir.semantics.operators.sorting import next_equal
@@ -73,10 +75,11 @@ def _differ(first: Array, second: Array, slack: Array | None) -> Array:
 def _made(
     ir: IR,
     fill: int | None,
-    names: Sequence[str],
+    names: Sequence[str] | None,
     values: Mapping[str, Any],
     symbols: Mapping[str, Number],
 ) -> dict[str, Any]:
+    """The named values, all for None."""
     evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
     given = [*[meta.name for meta in ir.graph_inputs], *ir.external_values()]
     made: dict[str, Any] = {name: evaluation.value(name) for name in given}
@@ -90,7 +93,7 @@ def _made(
                 result: Any = results[meta.producer_output_idx]
                 is_filled = fill is not None and node.op_type in VALUES_OPEN
                 made[meta.name] = _filled(result, fill or 0) if is_filled else result
-    return {name: made[name] for name in names}
+    return {name: made[name] for name in (made if names is None else names)}
 
 
 def _other_choice(evaluation: Evaluation, node: OpNode, made: Mapping[str, Any]) -> list[Any]:
@@ -117,6 +120,40 @@ def _filled(like: Array, fill: int) -> Array:
         return np.full_like(like, fill % 2 == 0)
     info = np.iinfo(like.dtype)
     return np.full_like(like, (info.max, info.min, 1)[fill])
+
+
+def lost_places(
+    ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number], expected: Array, got: Array
+) -> Array | None:
+    """Mark what is not finite in one of two results of an operator that is written out.
+
+    Beside an infinity or NaN, or where a square on the way overflows, a kernel that takes other
+    steps gives another result: ``inf - inf`` where the program has ``inf``.
+
+    Args:
+        ir: The program of the operator.
+        values: Its inputs.
+        symbols: The symbols that are known.
+        expected: What it means.
+        got: What a kernel gave.
+
+    Returns:
+        None where the two differ in nothing of that, or nothing on the way is not finite.
+    """
+    if not is_inexact(expected.dtype) or expected.shape != got.shape:
+        return None
+    lost = ~(np.isfinite(expected) & np.isfinite(got))
+    if not np.any(lost & _differ(expected, got, None)):
+        return None
+    made = _made(ir, None, None, values, symbols)
+    return lost if any(map(_may_overflow, made.values())) else None
+
+
+def _may_overflow(value: Any) -> bool:
+    if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
+        return False
+    sizes, wide = moduli(value), accumulated_in(value.dtype)
+    return bool(np.any(~(sizes < np.sqrt(float(ml_dtypes.finfo(wide).max)))))
 
 
 def has_open_functions(ir: IR, node: OpNode) -> bool:

@@ -29,8 +29,17 @@ def ranged(call: BoundedCall) -> Errors:
 
 def shrink_gradient(call: BoundedCall) -> Errors:
     """Allow nothing; beside NaN kernels give 0 or the gradient, by their width."""
-    is_open = np.isnan(call.wide("self")) | np.isnan(call["lambd"])
+    limits = [call[name] for name in ("lambd", "min_val", "max_val") if name in call.arguments]
+    is_open = np.isnan(call.wide("self")) | bool(np.isnan(limits).any())
     return [np.where(is_open, np.inf, 0.0)]
+
+
+def sixths(call: BoundedCall) -> Errors:
+    """Allow a product with a sixth, which kernels keep in float32, for float64 too."""
+    (result,) = call.results
+    return [
+        (call.unit * ONE_ROUNDING + float(ml_dtypes.finfo("float32").eps) / 2) * moduli(result)
+    ]
 
 
 def codes(call: BoundedCall) -> Errors:

@@ -299,8 +299,9 @@ _ATEN: dict[Rule, str] = {
         conv_transpose2d.input conv_transpose3d.input convolution.default
         convolution_backward.default
     """,
+    elementwise.sixths: "hardsigmoid_backward.default",
     elementwise.shrink_gradient: """
-        hardshrink_backward.default softshrink_backward.default
+        hardshrink_backward.default hardtanh_backward.default softshrink_backward.default
     """,
     sums.pooling: """
         _adaptive_avg_pool2d.default _adaptive_avg_pool2d_backward.default

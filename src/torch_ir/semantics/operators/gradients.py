@@ -105,6 +105,19 @@ def softshrink_backward(grad_output: Array, self: Array, lambd: float) -> Array:
     return hardshrink_backward(grad_output, self, lambd)
 
 
+@denotes("aten.hardtanh_backward.default")
+def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: float) -> Array:
+    """The gradient where ``min_val < x < max_val``, else 0."""
+    low, high = (rounded(np.float64(bound), self.dtype) for bound in (min_val, max_val))
+    return np.where((self > low) & (self < high), grad_output, np.zeros((), grad_output.dtype))
+
+
+@denotes("aten.hardsigmoid_backward.default")
+def hardsigmoid_backward(grad_output: Array, self: Array) -> Array:
+    """A sixth of the gradient where ``-3 < x < 3``, else 0."""
+    return pointwise(lambda grad, x: np.where((x > -3) & (x < 3), grad / 6, 0), grad_output, self)
+
+
 @denotes("aten.rrelu_with_noise_backward.default")
 def rrelu_backward(
     grad_output: Array,
