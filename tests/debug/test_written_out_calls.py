@@ -103,15 +103,16 @@ def test_and_faults_beside_them_are_found():
 
 
 def test_the_gradient_of_a_batch_norm_by_given_statistics_is_judged():
-    ir = torch_ir.parse("""ir {
+    call = "aten.native_batch_norm_backward.default(%g, %x, %var, %mean, %var, %empty, %empty,"
+    ir = torch_ir.parse(f"""ir {{
       input %g: f32[4, 3]
       input %x: f32[4, 3]
       input %mean: f32[3]
       input %var: f32[3]
       input %empty: f32[0]
-      %a: f32[4, 3], %b: f32[3], %c: f32[3] = node: aten.native_batch_norm_backward.default(%g, %x, %var, %mean, %var, %empty, %empty, False, 1e-05, [True, True, True])
+      %a: f32[4, 3], %b: f32[3], %c: f32[3] = node: {call} False, 1e-05, [True, True, True])
       return %a, %b, %c
-    }""")
+    }}""")
     draws = torch.Generator().manual_seed(0)
     g, x, mean, var = (torch.rand(*s, generator=draws) for s in ([4, 3], [4, 3], [3], [3]))
     report = torch_ir.validate(ir, {}, (g, x, mean, var, torch.ones(0)))

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.blocks import blocks
+from torch_ir.debug.reference.choices import chosen_by, is_alike, no_function, related
 from torch_ir.debug.reference.openness import lost_places, open_places
 from torch_ir.debug.reference.repeated_writes import settle_repeated
-from torch_ir.debug.reference.tolerance_check import Error, as_ordered, ties_resolved, within
+from torch_ir.debug.reference.tolerance_check import Error, as_ordered, within
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
@@ -21,11 +22,9 @@ from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import (
-    NEARLY_OPEN,
     VALUES_OPEN,
     leaves_choice,
     leaves_order_open,
-    leaves_ties_open,
 )
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.functionalization import without_writes
@@ -34,9 +33,8 @@ from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Array, is_inexact, numpy_dtype
-from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
-from torch_ir.semantics.tolerance import bound, spacing, states_tolerance, subtracts
+from torch_ir.semantics.tolerance import bound, states_tolerance, subtracts
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
@@ -272,7 +270,7 @@ def _by_blocks(
         values = dict(zip(names, map(as_array, given), strict=True))
         try:
             with np.errstate(all="ignore"):
-                arguments = arguments_of(part, values.__getitem__, symbols, _no_function)
+                arguments = arguments_of(part, values.__getitem__, symbols, no_function)
                 results = flat(denotation(call.op_type).function(**arguments))
                 bounds = bound(call.op_type, arguments, results) or ()
         except TorchIRError:
@@ -420,20 +418,19 @@ def allowances(
     def again(held: Mapping[str, Array]) -> Mapping[str, Any]:
         return _evaluated(meaning, {**values, **held}, symbols, {})[0]
 
-    repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
+    equations = related(meaning.ir, given.made, got_by_name, symbols)
     for label, name, _ in triples:
-        expected, got, bound = made[name], got_by_name[name], bounds[name]
-        if is_drawn and (expected.shape, expected.dtype) == (got.shape, got.dtype):
-            continue
-        if meaning.is_decomposed and _is_codes(meaning, name):
-            expected = _nearest_codes(meaning, name, made, bounds, got, symbols)
-            bound = np.zeros(expected.shape)
-        if (maker := _index_maker(meaning, name)) is not None:
-            arguments, slack = (
-                arguments_of(maker, of.__getitem__, symbols, _no_function) for of in (made, bounds)
-            )
-            if leaves_ties_open(maker.op_type, maker.attrs) or slack["self"].any():
-                expected = ties_resolved(arguments, expected, got, slack["self"])
+        yield from (Allowance(label, *sides) for sides in equations.get(name, ()))
+    labels = [
+        (label, name)
+        for label, name, _ in triples
+        if name not in equations and not (is_drawn and is_alike(made[name], got_by_name[name]))
+    ]
+    repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
+    for label, name in labels:
+        got = got_by_name[name]
+        where = (meaning.ir, name, made, bounds, got, symbols)
+        expected, bound, maker = chosen_by(*where, recodes=meaning.is_decomposed)
         part = share(expected, bound) if (is_chain := len(meaning.ir.nodes) > 1) else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
         if is_open := has_open and bool(np.any(marks.get(name, False))):
@@ -443,7 +440,8 @@ def allowances(
             chosen = np.zeros(expected.shape, bool) if name in ordered else None
         chosen, reason = repeated.get(name, chosen), WRITTEN_TWICE if name in repeated else OPEN
         if chosen is None and not is_open and meaning.is_written_out:
-            chosen, reason = lost_places(meaning.ir, values, symbols, expected, got), LOST
+            sides = expected, got, meaning.steps
+            chosen, reason = lost_places(meaning.ir, values, symbols, *sides), LOST
         yield Allowance(label, expected, got, bound, part, apart, is_open, chosen, reason)
 
 
@@ -503,58 +501,12 @@ def _in_kernel_order(
             continue
         names = {meta.producer_output_idx: meta.name for meta in maker.outputs if meta.name in got}
         chosen = [got.get(names.get(index, "")) for index in (0, 1)]
-        arguments = arguments_of(maker, made.__getitem__, symbols, _no_function) if names else {}
+        arguments = arguments_of(maker, made.__getitem__, symbols, no_function) if names else {}
         for name in names.values():
             arrays = [made[name], np.broadcast_to(bounds[name], np.shape(made[name]))]
             made[name], bounds[name] = as_ordered(arguments, chosen[0], chosen[1], arrays)
             ordered.add(name)
     return ordered
-
-
-def _index_maker(meaning: Meaning, name: str) -> OpNode | None:
-    """The node whose last result a value is, if that names elements of which some may be equal."""
-    maker = meaning.ir.producers.get(name)
-    if maker is None:
-        return None
-    if not (leaves_ties_open(maker.op_type, maker.attrs) or maker.op_type in NEARLY_OPEN):
-        return None
-    return maker if maker.outputs[-1].name == name else None
-
-
-def _is_codes(meaning: Meaning, name: str) -> bool:
-    made = meaning.ir.producers.get(name)
-    return made is not None and made.op_type in QUANTIZING
-
-
-def _nearest_codes(
-    meaning: Meaning,
-    name: str,
-    made: Mapping[str, Any],
-    bounds: Mapping[str, Array],
-    got: Array,
-    symbols: Mapping[str, Number],
-) -> Array:
-    """What a kernel's codes have to be, if the numbers that it quantizes may be off.
-
-    They are its own where some number within that error has them, else the closest ones.
-    """
-    node = meaning.ir.producers[name]
-    arguments = arguments_of(node, made.__getitem__, symbols, _no_function)
-    numbers = arguments["input"]
-    slack = arguments_of(node, bounds.__getitem__, symbols, _no_function)["input"]
-    # a kernel that works on codes multiplies by the scales' quotient: each node rounds elsewhere
-    slack = slack + len(meaning.ir.nodes) * spacing(numbers)
-    ends: list[Array] = []
-    for error in (-slack, slack):
-        moved = (numbers.astype(np.float64) + error).astype(numbers.dtype)
-        ends.append(denotation(node.op_type).function(**{**arguments, "input": moved}))
-    if got.shape != ends[0].shape or got.dtype != ends[0].dtype:
-        return made[name]
-    return np.clip(got, np.minimum(*ends), np.maximum(*ends))
-
-
-def _no_function(name: str) -> Any:
-    return name
 
 
 def _evaluated(

@@ -123,7 +123,12 @@ def _filled(like: Array, fill: int) -> Array:
 
 
 def lost_places(
-    ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number], expected: Array, got: Array
+    ir: IR,
+    values: Mapping[str, Any],
+    symbols: Mapping[str, Number],
+    expected: Array,
+    got: Array,
+    steps: np.dtype[Any] | None = None,
 ) -> Array | None:
     """Mark what is not finite in one of two results of an operator that is written out.
 
@@ -136,6 +141,7 @@ def lost_places(
         symbols: The symbols that are known.
         expected: What it means.
         got: What a kernel gave.
+        steps: The type to which a kernel may round each step; None for that of each value.
 
     Returns:
         None where the two differ in nothing of that, or nothing on the way is not finite.
@@ -146,14 +152,14 @@ def lost_places(
     if not np.any(lost & _differ(expected, got, None)):
         return None
     made = _made(ir, None, None, values, symbols)
-    return lost if any(map(_may_overflow, made.values())) else None
+    return lost if any(_may_overflow(value, steps) for value in made.values()) else None
 
 
-def _may_overflow(value: Any) -> bool:
+def _may_overflow(value: Any, steps: np.dtype[Any] | None) -> bool:
     if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
         return False
-    sizes, wide = moduli(value), accumulated_in(value.dtype)
-    return bool(np.any(~(sizes < np.sqrt(float(ml_dtypes.finfo(wide).max)))))
+    largest = float(ml_dtypes.finfo(steps or accumulated_in(value.dtype)).max)
+    return bool(np.any(~(moduli(value) < np.sqrt(largest))))
 
 
 def has_open_functions(ir: IR, node: OpNode) -> bool:

@@ -45,6 +45,15 @@ def _count(call: BoundedCall, size: int) -> float:
     return call.unit * scale * (FEW + _STEP * sqrt(size))
 
 
+def spread_of(call: BoundedCall, matrix: Array) -> Array:
+    """Return the norm of what orthogonal factors of each matrix of a batch are exact factors of.
+
+    That is how far it is from the matrix: ``c(n) · u`` of the norm (Higham, theorem 19.4).
+    """
+    norm = np.sqrt(np.sum(np.abs(_finite(matrix)) ** 2, (-2, -1)))
+    return np.asarray(4 * _count(call, max(matrix.shape[-2:])) * norm)
+
+
 def _finite(matrix: Array) -> Array:
     return np.where(np.isfinite(matrix), matrix, 0)
 
@@ -285,7 +294,7 @@ def _substitution_overflows(
     pivots: Array = np.diagonal(matrix, axis1=-2, axis2=-1)
     power = 2 if is_complex(call.results[0].dtype) else 1
     is_steep = np.min(pivots, -1, initial=1) ** -power >= largest
-    return (terms >= largest) | is_steep[..., None, None], grown
+    return np.asarray((terms >= largest) | is_steep[..., None, None]), np.asarray(grown)
 
 
 def cholesky(call: BoundedCall) -> Errors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
+    factorizations,
     linear_equations,
     normalization,
     resampling,
@@ -370,6 +371,12 @@ _ATEN: dict[Rule, str] = {
     linear_equations.cholesky: """
         cholesky.default linalg_cholesky_ex.default
     """,
+    factorizations.singular_values: "_linalg_svd.default",
+    factorizations.hermitian_values: "_linalg_eigh.default",
+    factorizations.free: """
+        linalg_qr.default linalg_eig.default linalg_eigvals.default _linalg_eigvals.default
+    """,
+    factorizations.pseudoinverse: "linalg_pinv.atol_rtol_tensor",
     linear_equations.exponential: """
         linalg_matrix_exp.default
     """,

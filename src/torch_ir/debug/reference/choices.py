@@ -1,0 +1,140 @@
+"""Choices that kernels make: factors, codes and indices, judged by what has to hold for them.
+
+Factors of a matrix are judged by equations, codes by the numbers that they stand for, and indices
+by the elements that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from torch_ir.debug.reference.tolerance_check import ties_resolved
+from torch_ir.ir import IR, OpNode
+from torch_ir.ir.expressions import Number
+from torch_ir.ops.choices import NEARLY_OPEN, leaves_ties_open
+from torch_ir.semantics import denotation
+from torch_ir.semantics.arguments import arguments_of
+from torch_ir.semantics.bounds.relations import relation
+from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.quantization import QUANTIZING
+from torch_ir.semantics.tolerance import spacing
+
+
+def related(
+    ir: IR, made: Mapping[str, Any], got: Mapping[str, Array], symbols: Mapping[str, Number]
+) -> dict[str, list[tuple[Array, Array, Array]]]:
+    """Return the sides and bounds of what judges values, by name; not of what nothing relates.
+
+    Args:
+        ir: The program that makes them.
+        made: Its values, as they are meant: operands and results of what makes the wanted ones.
+        got: What a kernel gave, by name. All results of an operator have to be among it.
+        symbols: The symbols that are known.
+    """
+    found: dict[str, list[tuple[Array, Array, Array]]] = {}
+    for node in ir.nodes:
+        holds = relation(node.op_type)
+        names = {meta.producer_output_idx: meta.name for meta in node.outputs}
+        if holds is None or not all(name in got for name in names.values()):
+            continue
+        results = [got[names[index]] for index in sorted(names)]
+        if any(not is_alike(made[names[i]], got[names[i]]) for i in names):
+            continue
+        arguments = arguments_of(node, made.__getitem__, symbols, no_function)
+        with np.errstate(all="ignore"):
+            for equation in holds(arguments, results):
+                sides = equation.expected, equation.got, equation.bound
+                found.setdefault(names[equation.result], []).append(sides)
+        for name in names.values():
+            found.setdefault(name, [])
+    return found
+
+
+def is_alike(meant: Array, got: Array) -> bool:
+    """Return whether two arrays have one shape and type."""
+    return meant.shape == got.shape and meant.dtype == got.dtype
+
+
+def no_function(name: str) -> Any:
+    """Return the name of a function that nothing calls."""
+    return name
+
+
+def chosen_by(
+    ir: IR,
+    name: str,
+    made: Mapping[str, Any],
+    bounds: Mapping[str, Array],
+    got: Array,
+    symbols: Mapping[str, Number],
+    *,
+    recodes: bool,
+) -> tuple[Array, Array, OpNode | None]:
+    """Return what a value means, given what a kernel chose, its bound, and what names elements.
+
+    Args:
+        ir: The program that makes it.
+        name: Its name.
+        made: The values of the program.
+        bounds: How far they may be off.
+        got: What a kernel gave.
+        symbols: The symbols that are known.
+        recodes: Whether codes follow from numbers that may be off.
+    """
+    expected, bound, maker = made[name], bounds[name], index_maker(ir, name)
+    if recodes and is_codes(ir, name):
+        expected = nearest_codes(ir, name, made, bounds, got, symbols)
+        bound = np.zeros(expected.shape)
+    if maker is not None:
+        arguments, slack = (
+            arguments_of(maker, of.__getitem__, symbols, no_function) for of in (made, bounds)
+        )
+        if leaves_ties_open(maker.op_type, maker.attrs) or slack["self"].any():
+            expected = ties_resolved(arguments, expected, got, slack["self"])
+    return expected, bound, maker
+
+
+def index_maker(ir: IR, name: str) -> OpNode | None:
+    """Return the node whose last result a value is, if that may name one of equal elements."""
+    maker = ir.producers.get(name)
+    if maker is None:
+        return None
+    if not (leaves_ties_open(maker.op_type, maker.attrs) or maker.op_type in NEARLY_OPEN):
+        return None
+    return maker if maker.outputs[-1].name == name else None
+
+
+def is_codes(ir: IR, name: str) -> bool:
+    """Return whether a value is the codes that a node quantizes to."""
+    made = ir.producers.get(name)
+    return made is not None and made.op_type in QUANTIZING
+
+
+def nearest_codes(
+    ir: IR,
+    name: str,
+    made: Mapping[str, Any],
+    bounds: Mapping[str, Array],
+    got: Array,
+    symbols: Mapping[str, Number],
+) -> Array:
+    """Return what a kernel's codes have to be, if the numbers that it quantizes may be off.
+
+    They are its own where some number within that error has them, else the closest ones.
+    """
+    node = ir.producers[name]
+    arguments = arguments_of(node, made.__getitem__, symbols, no_function)
+    numbers = arguments["input"]
+    slack = arguments_of(node, bounds.__getitem__, symbols, no_function)["input"]
+    # a kernel that works on codes multiplies by the scales' quotient: each node rounds elsewhere
+    slack = slack + len(ir.nodes) * spacing(numbers)
+    ends: list[Array] = []
+    for error in (-slack, slack):
+        moved = (numbers.astype(np.float64) + error).astype(numbers.dtype)
+        ends.append(denotation(node.op_type).function(**{**arguments, "input": moved}))
+    if got.shape != ends[0].shape or got.dtype != ends[0].dtype:
+        return made[name]
+    return np.clip(got, np.minimum(*ends), np.maximum(*ends))

@@ -1,0 +1,176 @@
+"""Relations between operands and results that an operator leaves free.
+
+A factorization has many right answers: signs and phases of vectors, bases of the space that equal
+values share, the order of eigenvalues. No answer is compared with another one, but what the matrix
+is with what its factors make, orthonormal columns with the identity, values with values. Each is
+off by ``c(n) · u`` of the matrix's norm (Higham, "Accuracy and stability of numerical algorithms",
+theorem 19.4; Anderson et al., "LAPACK users' guide", chapter 4), whatever its condition. The
+eigenvalues of a matrix that is not normal move by as much more as their vectors are near to
+dependent (Bauer and Fike), and never by more than Elsner's bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from torch_ir.semantics.dtypes import Array, is_complex, real_of, widened
+from torch_ir.semantics.operators.factorizations import finite, hermitian
+from torch_ir.semantics.operators.linear_equations import adjoint
+
+FEW, STEP = 8, 3
+"""Roundings of a factorization of n rows, in units of its norm: few, and as many times √n."""
+
+
+@dataclass(frozen=True, slots=True)
+class Equation:
+    """Two sides that have to be equal, up to a bound.
+
+    Attributes:
+        result: The index of the result of which it tells.
+        expected: What follows from the operands.
+        got: What follows from the results.
+        bound: How far each element may be off.
+    """
+
+    result: int
+    expected: Array
+    got: Array
+    bound: Array
+
+
+Relation = Callable[[Mapping[str, Any], Sequence[Array]], Iterator[Equation]]
+
+
+def relation(op_type: str) -> Relation | None:
+    """Return what holds between the arguments and results of an overload, if that judges it.
+
+    Example:
+        >>> relation("aten.linalg_qr.default") is not None, relation("aten.add.Tensor")
+        (True, None)
+    """
+    return _RELATIONS.get(op_type)
+
+
+def _unit(matrix: Array, size: int) -> float:
+    """``c(n) · u`` of the type of a matrix."""
+    scale = 2 if is_complex(matrix.dtype) else 1
+    eps = float(ml_dtypes.finfo(real_of(matrix.dtype)).eps)
+    return scale * eps * (FEW + STEP * sqrt(size))
+
+
+def _norm(matrix: Array) -> Array:
+    """The greatest singular value of each matrix, of shape [*, 1, 1]; at most √n times greater."""
+    return np.sqrt(np.sum(np.abs(matrix) ** 2, (-2, -1), keepdims=True))
+
+
+def _orthonormal(result: int, columns: Array, unit: float) -> Equation:
+    made = adjoint(columns) @ columns
+    identity = np.broadcast_to(np.eye(made.shape[-1]), made.shape).astype(made.dtype)
+    return Equation(result, identity, made, np.full(made.shape, unit))
+
+
+def _equal(result: int, expected: Array, got: Array, bound: Any) -> Equation:
+    """An equation of two arrays in their common type."""
+    kind = np.result_type(expected, got)
+    shape = np.broadcast_shapes(expected.shape, got.shape)
+    whole = np.broadcast_to(np.asarray(bound, "float64"), shape)
+    return Equation(result, expected.astype(kind), got.astype(kind), whole)
+
+
+def _of_qr(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``Q R = A``, ``Qᴴ Q = 1``, and R upper triangular; of R alone, ``Rᴴ R = Aᴴ A``."""
+    matrix, (first, second) = finite(arguments["A"]), map(widened, results)
+    unit = _unit(arguments["A"], max(matrix.shape[-2:]))
+    lengths = np.sqrt(np.sum(np.abs(matrix) ** 2, -2, keepdims=True))
+    if arguments.get("mode", "reduced") == "r":
+        bound = 2 * unit * np.swapaxes(lengths, -1, -2) * lengths
+        yield _equal(1, adjoint(matrix) @ matrix, adjoint(second) @ second, bound)
+    else:
+        yield _equal(1, matrix, first @ second, unit * lengths)
+        yield _orthonormal(0, first, unit)
+    yield _equal(1, np.triu(second), second, 0.0)
+
+
+def _of_svd(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``U diag(S) Vᴴ = A``, both orthonormal, and S the singular values, falling."""
+    matrix, (left, sizes, right) = finite(arguments["A"]), map(widened, results)
+    unit, norm = _unit(arguments["A"], max(matrix.shape[-2:])), _norm(matrix)
+    meant = np.linalg.svd(matrix, compute_uv=False)
+    yield _equal(1, meant, sizes, unit * norm[..., 0])
+    if not arguments.get("compute_uv", True):
+        return
+    count = sizes.shape[-1]
+    made = (left[..., :, :count] * sizes[..., None, :]) @ right[..., :count, :]
+    yield _equal(0, matrix, made, 3 * unit * norm)  # divided and conquered, in many steps
+    yield _orthonormal(0, left, unit)
+    yield _orthonormal(2, adjoint(right), unit)
+
+
+def _of_eigh(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``V diag(L) Vᴴ = A``, V orthonormal, and L the eigenvalues, rising."""
+    half = arguments.get("UPLO", "L")
+    matrix = finite(hermitian(widened(arguments["A"]), half))
+    values, vectors = map(widened, results)
+    unit, norm = _unit(arguments["A"], matrix.shape[-1]), _norm(matrix)
+    yield _equal(0, np.linalg.eigvalsh(matrix), values, unit * norm[..., 0])
+    if not arguments.get("compute_v", True):
+        return
+    yield _equal(1, matrix, (vectors * values[..., None, :]) @ adjoint(vectors), unit * norm)
+    yield _orthonormal(1, vectors, unit)
+
+
+def _of_eig(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``A V = V diag(L)``, columns of length 1, and L the eigenvalues in some order."""
+    matrix = finite(arguments["self"], "self")
+    unit, norm = _unit(arguments["self"], matrix.shape[-1]), _norm(matrix)
+    values, *vectors = map(widened, results)
+    meant, basis = np.linalg.eig(matrix)
+    bound = _moved_values(matrix, basis, unit * norm[..., 0])
+    yield _equal(0, _in_order_of(values, meant.astype("complex128")), values, bound)
+    for found in vectors:
+        yield _equal(1, matrix @ found, found * values[..., None, :], unit * norm)
+        lengths = np.sqrt(np.sum(np.abs(found) ** 2, -2))
+        yield _equal(1, np.ones_like(lengths), lengths, unit)
+
+
+def _moved_values(matrix: Array, basis: Array, error: Array) -> Array:
+    """How far eigenvalues move where a matrix is off by an error: Bauer and Fike, or Elsner."""
+    size = max(matrix.shape[-1], 1)
+    with np.errstate(all="ignore"):
+        spread = np.linalg.svd(basis, compute_uv=False)
+        condition = np.max(spread, -1, keepdims=True, initial=0) / np.min(
+            spread, -1, keepdims=True, initial=np.inf
+        )
+        first = size * np.nan_to_num(condition, nan=np.inf, posinf=np.inf) * error
+        norm = _norm(matrix)[..., 0]
+        other = (2 * norm + error) ** (1 - 1 / size) * error ** (1 / size)
+        return np.fmin(first, size * other)
+
+
+def _in_order_of(values: Array, meant: Array) -> Array:
+    """Numbers in the order in which others are next to them, each taken once."""
+    ordered = np.full_like(meant, np.nan)
+    for place in np.ndindex(*meant.shape[:-1]):
+        apart = np.abs(values[place][:, None] - meant[place][None, :])
+        apart = np.where(np.isnan(apart), np.inf, apart)
+        for _ in range(meant.shape[-1]):
+            row, column = np.unravel_index(int(np.argmin(apart)), apart.shape)
+            ordered[(*place, row)] = meant[(*place, column)]
+            apart[row, :], apart[:, column] = np.inf, np.inf
+    return ordered
+
+
+_RELATIONS: Mapping[str, Relation] = {
+    "aten.linalg_qr.default": _of_qr,
+    "aten._linalg_svd.default": _of_svd,
+    "aten._linalg_eigh.default": _of_eigh,
+    "aten.linalg_eig.default": _of_eig,
+    "aten.linalg_eigvals.default": _of_eig,
+    "aten._linalg_eigvals.default": _of_eig,
+}
