@@ -13,6 +13,7 @@ from torch_ir.semantics.bounds import (
     normalization,
     resampling,
     rows,
+    segments,
     special,
     sums,
 )
@@ -333,6 +334,9 @@ _ATEN: dict[Rule, str] = {
     sums.histogram: """
         histc.default
     """,
+    segments.reduced: "segment_reduce.default",
+    segments.histogram: "histogram.bin_ct histogram.bins_tensor",
+    segments.shortened: "embedding_renorm.default",
     sums.counted: """
         bincount.default
     """,

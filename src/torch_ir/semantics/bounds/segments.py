@@ -1,0 +1,85 @@
+"""Bounds of segments, of histograms by edges, and of rows made shorter."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
+from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.segments import equal_edges
+
+FEW = 4
+
+
+def reduced(call: BoundedCall) -> Errors:
+    """Bound sums and products joined one after the other in the type; extremes are picked."""
+    (result,), reduce = call.results, call["reduce"]
+    if reduce in ("max", "min"):
+        return [None]
+    ones = np.ones(call["data"].shape)
+    (hits,) = call.meant(data=ones, reduce="sum", initial=0.0)
+    sizes = call.size("data")
+    if reduce == "prod":
+        (reach,) = call.meant(data=np.maximum(sizes, 1), initial=max(abs(call["initial"] or 1), 1))
+        info = ml_dtypes.finfo(result.dtype)
+        least = float(info.smallest_subnormal) * reach * (hits + 1)
+        error = call.result_unit * (FEW + hits) * moduli(result) + least
+        return [call.opened(error, reach, result.dtype)]
+    start = abs(call["initial"] or 0.0)
+    (total,) = call.meant(data=sizes, reduce="sum", initial=start)
+    (whole,) = call.meant(data=sizes, initial=start)
+    error = call.result_unit * (FEW + hits) * np.nan_to_num(whole)
+    return [call.opened(error, total, result.dtype)]
+
+
+def histogram(call: BoundedCall) -> Errors:
+    """Bound counts by what lies as near to an edge as this is off, and sums of weights."""
+    result, edges = call.results
+    is_given = "bins_tensor" in call.op_type
+    exact = edges if is_given else equal_edges(call["self"], call["bins"], call["range"])
+    ends = float(np.max(moduli(exact), initial=0))
+    off = 0.0 if is_given else 4 * call.result_unit * ends
+    values = call.wide("self").reshape(-1)
+    weights = np.ones(values.shape) if call["weight"] is None else call.size("weight").reshape(-1)
+    wide = exact.astype("float64")
+    inside = (values >= wide[0] - off) & (values <= wide[-1] + off)
+    values, weights = values[inside], weights[inside]
+    first, last = (
+        np.clip(np.searchsorted(wide, end, "right") - 1, 0, len(wide) - 2)
+        for end in (values - off, values + off)
+    )
+    near = (first != last) | (np.min(np.abs(values[:, None] - wide), -1, initial=np.inf) <= off)
+    moved = sum(
+        np.bincount(place[near], weights[near], minlength=len(wide) - 1) for place in (first, last)
+    )
+    counts = np.bincount(first, weights, minlength=len(wide) - 1)
+    own = 0 if call["weight"] is None else call.result_unit * (FEW + len(values)) * counts
+    error = np.asarray(own + (moved if off else 0.0))
+    if call["density"]:
+        error = _as_density(call, counts, error, np.diff(wide), off)
+    lost = moduli(result) + error >= 1 / call.result_unit
+    return [np.where(lost & (call["density"] is not True), np.inf, error), off or None]
+
+
+def _as_density(
+    call: BoundedCall, counts: Array, error: Array, widths: Array, off: float
+) -> Array:
+    """What counts that are off come to as parts of the whole, by widths that are off too."""
+    total = counts.sum()
+    parts = counts / (total * widths)
+    more = (error + counts * error.sum() / total) / (total * widths)
+    return more + parts * (FEW * call.result_unit + 2 * off / widths + len(counts) * call.unit)
+
+
+def shortened(call: BoundedCall) -> Errors:
+    """Bound a row times a quotient by its norm, which 10⁻⁷ decides where it is nearly the most."""
+    (result,) = call.results
+    width = max(result.shape[-1], 1)
+    power = abs(call["norm_type"])
+    count = FEW + 8 + (width if np.isfinite(power) else 0)
+    unit = call.result_unit * (FEW + 8) + call.unit * count
+    largest = np.max(call.size("self"), -1, keepdims=True, initial=0)
+    near = 1e-7 / max(call["max_norm"], 1e-7)
+    error = (unit + near) * call.size("self")
+    return [call.opened(error, width * largest ** max(power, 1) if np.isfinite(power) else 0.0)]
