@@ -58,8 +58,8 @@ CALLS = {
         f"aten.{name}.out": (
             {**call, "out": torch.empty(2, 3)},
             [
-                {**call, "out": torch.empty(3)},
                 {**call, "out": torch.empty(2, 3, dtype=torch.int64)},
+                {**call, "out": torch.empty(3, dtype=torch.float64)},
             ],
         )
         for name, call in WRITTEN.items()

@@ -177,12 +177,6 @@ def alike(*names: str) -> Callable[[Arguments], Faults]:
     return rule
 
 
-def given_out(call: Arguments) -> Faults:
-    """Yield an output of another shape that is not empty: torch resizes it, and warns."""
-    if 0 not in call["out"].shape:
-        yield from unlike("out", call["out"], call["self"].shape)
-
-
 def filled_matrix(name: str) -> Callable[[Arguments], Faults]:
     """Return the rule that a tensor is a matrix with elements."""
 

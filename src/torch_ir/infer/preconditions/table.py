@@ -282,7 +282,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_masked_softmax: default": (shapes.with_elements("self"), None),
     "_unsafe_masked_index: default": (shapes.masked_index, None),
     **{
-        f"{name}: out": (shapes.given_out, shapes.written)
+        f"{name}: out": (None, shapes.written)
         for name in ("_softmax", "_log_softmax", "tril", "triu")
     },
     "_scaled_dot_product_flash_attention_for_cpu: default": (shapes.attended, None),
