@@ -39,6 +39,13 @@ def test_results_are_dense_where_eager_gives_dense_ones(name):
     assert validate(ir, {}, (X,)).verdict == "agree"
 
 
+def test_what_torch_cannot_write_out_of_a_sparse_tensor_is_told_by_its_layout():
+    softmax = Call(lambda x: torch.sparse.softmax(x.to_sparse(), 1).to_dense())
+    with pytest.raises(PassError) as raised:
+        decompose(extract_ir(softmax, (X,)))
+    assert "it may take a sparse tensor" in str(raised.value)
+
+
 def test_what_is_written_for_dense_tensors_takes_no_sparse_one():
     ir = extract_ir(Call(lambda x: x.to_sparse().t().to_dense()), (X,))
     with pytest.raises(PassError) as raised:

@@ -253,7 +253,11 @@ class _Decomposition:
         if fragment is None:
             function = self.shared.settings.function(node)
             contexts = [partial(autocast, scope) for scope in scopes]
-            fragment = self._traced(node, inputs, function, contexts)
+            try:
+                fragment = self._traced(node, inputs, function, contexts)
+            except PassError:
+                self.sparse.require_none(node)  # that is why, and not what torch says of it
+                raise
             if fragment.reusable:
                 self.shared.fragments[key] = fragment
         self.sparse.require_none(node, unless=fragment.nodes)
