@@ -513,3 +513,12 @@ def test_common_divisors_and_multiples_wrap_as_torch_has_them(dtype: torch.dtype
         (meant,), (got,), (allowed,) = bounds_of(f"aten.{name}.default", values, others)
         assert np.isinf(allowed).tolist() == [True, *[False] * 5], "the least one has no modulus"
         assert (meant == got)[1:].all()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_the_least_integer_counts_in_the_bound_of_a_sum(dtype: torch.dtype) -> None:
+    info = torch.iinfo(dtype)
+    values = torch.tensor([info.min, 5, info.max, -44, 98, 61], dtype=dtype)
+    for op_type, args in (("aten.mean.default", ()), ("aten.sum.dim_IntList", ([0],))):
+        (meant,), (got,), (allowed,) = bounds_of(op_type, values, *args, dtype=torch.float32)
+        assert not within(meant, got, allowed).reason

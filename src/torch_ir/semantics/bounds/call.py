@@ -162,7 +162,9 @@ def least_normal(dtype: np.dtype[Any]) -> float:
 
 def moduli(value: Any) -> Array:
     """Return the moduli of an array or number in float64."""
-    return np.asarray(np.abs(widened(np.asarray(value))), "float64")
+    wide = widened(np.asarray(value))
+    # of integers in float64: the least one has no modulus in its type
+    return np.asarray(np.abs(wide if is_inexact(wide.dtype) else wide.astype("float64")))
 
 
 def widened(value: Any) -> Any:
@@ -178,8 +180,11 @@ def _absolute(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_absolute(name, item) for item in value)
     if isinstance(value, np.ndarray):
-        signed = is_inexact(value.dtype) or (is_integer(value.dtype) and name == "self")
-        return np.abs(widened(value)) if signed and value.dtype.kind != "u" else value
+        if is_inexact(value.dtype):
+            return np.abs(widened(value))
+        if not is_integer(value.dtype) or name != "self" or value.dtype.kind == "u":
+            return value
+        return np.abs(np.maximum(value, -np.iinfo(value.dtype).max))
     scales = name in ("alpha", "beta", "value") or isinstance(value, float | complex)
     return abs(value) if scales and not isinstance(value, bool) else value
 
