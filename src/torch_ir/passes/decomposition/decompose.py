@@ -25,6 +25,7 @@ from torch_ir.ops.schema import known_operators
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
 from torch_ir.passes.decomposition.engine import Decomposition, Settings, Shared, is_core, lowered
+from torch_ir.passes.decomposition.recurrent import NETWORKS, layer_by_layer
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.functionalization.copies import with_fresh_results, with_own_results
@@ -483,6 +484,7 @@ _OURS: dict[str, Decomposition] = {
     "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
     "aten.view_as_complex.default": _same_as("aten.view_as_complex_copy.default"),
     "prims.copy_strided.default": _without_strides,
+    **{op_type: layer_by_layer(op_type) for op_type in NETWORKS},
 }
 """Decompositions that torch does not have."""
 
