@@ -251,10 +251,8 @@ class _Decomposition:
         key = (node.op_type, node.attrs, node.operands, inputs, scopes)
         fragment = self.shared.fragments.get(key)
         if fragment is None:
-            function = self.shared.settings.function(node)
-            contexts = [partial(autocast, scope) for scope in scopes]
             try:
-                fragment = self._traced(node, inputs, function, contexts)
+                fragment = self._traced(node, inputs, scopes)
             except PassError:
                 self.sparse.require_none(node)  # that is why, and not what torch says of it
                 raise
@@ -268,14 +266,15 @@ class _Decomposition:
             self._splice(node, fragment)
 
     def _traced(
-        self, node: OpNode, inputs: tuple[TensorType, ...], function: Any, contexts: Sequence[Any]
+        self, node: OpNode, inputs: tuple[TensorType, ...], scopes: tuple[Region, ...]
     ) -> Fragment:
         """The fragment in the target's operators.
 
         torch has decompositions that it does not use for the core set; they are taken where
         nothing else leads to it.
         """
-        more: dict[Any, Decomposition] = {}
+        more, function = dict[Any, Decomposition](), self.shared.settings.function(node)
+        contexts = [partial(autocast, scope) for scope in scopes]
         while True:
             fragment = self.shared.tracer.trace(node, inputs, function, contexts, more)
             others = {n.op_type for n in fragment.nodes if not self.shared.settings.stays(n)}
