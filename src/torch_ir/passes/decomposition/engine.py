@@ -259,8 +259,7 @@ class _Decomposition:
             if fragment.reusable:
                 self.shared.fragments[key] = fragment
         self.sparse.require_none(node, unless=fragment.nodes)
-        avoided = self.shared.settings.avoided
-        if avoided and any(item.op_type in avoided for item in fragment.nodes):
+        if any(item.op_type in self.shared.settings.avoided for item in fragment.nodes):
             self._keep(node)
         else:
             self._splice(node, fragment)
