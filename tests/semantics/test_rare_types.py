@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -59,3 +60,13 @@ def test_moves(op_type: str, args: list[Any], dtype: torch.dtype) -> None:
 @pytest.mark.parametrize(("op_type", "args"), INTEGER)
 def test_short_integers(op_type: str, args: list[Any], dtype: torch.dtype) -> None:
     check(op_type, values(dtype), *args)
+
+
+@pytest.mark.parametrize("given", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_exponents_take_the_modulus_and_round_half_up(given: torch.dtype) -> None:
+    special = [0.0, -0.0, 1.0, 1.5, 1.25, -3.0, 6.0, 1e-45, 5.9e-39, 8.9e-39, 3e38, math.inf]
+    numbers = torch.tensor([*special, -math.inf, math.nan])
+    drawn = torch.randn(2000, generator=torch.Generator().manual_seed(0))
+    spread = drawn * torch.logspace(-44, 37, 2000)
+    kind = torch.float8_e8m0fnu
+    check("aten._to_copy.default", torch.cat([numbers, spread]).to(given), dtype=kind)

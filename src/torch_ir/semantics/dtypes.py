@@ -87,7 +87,7 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
     """Round values to a new array of a type: to nearest, ties to even; integers wrap.
 
     float8_e4m3fn, which has no infinity, saturates: larger values become ±448, and NaN before
-    torch 2.13.
+    torch 2.13. float8_e8m0fnu, which has powers of 2 alone, takes the modulus.
     """
     values = np.asarray(values)
     with np.errstate(all="ignore"):  # overflow to inf and wrapping are the meaning, not faults
@@ -96,7 +96,21 @@ def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
             values = np.clip(values, -448, 448)
         if dtype.type.__module__ == "ml_dtypes" and values.dtype == np.float64:
             values = _rounded_to_odd(values)
+        if dtype == ml_dtypes.float8_e8m0fnu:
+            return _exponents(values.astype(np.float32)).view(dtype)
         return values.astype(dtype)
+
+
+def _exponents(values: Array) -> Array:
+    """The exponents of float32 values, rounded up where the fraction is more than half.
+
+    At half, of a normal number up, of another one down. NaN and infinities have the last exponent.
+    """
+    bits = np.atleast_1d(values).view(np.uint32)
+    exponents, fractions = (bits >> 23) & 255, bits & 0x7FFFFF
+    half = np.where(exponents > 0, 0x400000, 0x400001)
+    rises = (fractions >= half) & (exponents < 255)
+    return (exponents + rises).astype(np.uint8).reshape(values.shape)
 
 
 def _rounded_to_odd(values: Array) -> Array:
