@@ -107,9 +107,11 @@ def softshrink_backward(grad_output: Array, self: Array, lambd: float) -> Array:
 
 @denotes("aten.hardtanh_backward.default")
 def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: float) -> Array:
-    """The gradient where ``min_val < x < max_val``, else 0."""
-    low, high = (rounded(np.float64(bound), self.dtype) for bound in (min_val, max_val))
-    return np.where((self > low) & (self < high), grad_output, np.zeros((), grad_output.dtype))
+    """The gradient where ``min_val < x < max_val``, else 0; in the common type."""
+    dtype = result_dtype(grad_output, self)
+    grads, values = rounded(grad_output, dtype), rounded(self, dtype)
+    low, high = (rounded(np.float64(bound), dtype) for bound in (min_val, max_val))
+    return np.where((values > low) & (values < high), grads, np.zeros((), dtype))
 
 
 @denotes("aten.hardsigmoid_backward.default")
