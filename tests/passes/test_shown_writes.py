@@ -12,7 +12,7 @@ from torch_ir import decompose, denote, functionalize, parse
 from torch_ir.backends import NativeBackend
 from torch_ir.debug import random_program
 from torch_ir.debug.reference.tolerance_check import same_bits
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, PassError
 from torch_ir.ir import Mutation
 
 SHOWN = {
@@ -82,8 +82,13 @@ def test_random_programs_that_show_their_last_writes_stay_the_same(seed):
     made = [m for n in ir.nodes for m in n.outputs]
     ir = ir.replace(mutations=mutations, graph_outputs=[*ir.graph_inputs, *made], signature=None)
     assert not ir.check()
+    try:
+        functional = functionalize(ir)
+    except PassError as error:  # of a view that may be another tensor
+        assert "its memory may be that of a result of node" in str(error)
+        return
     runs = []
-    for shown in (ir, functionalize(ir)):
+    for shown in (ir, functional):
         given = [t.clone() for t in program.inputs]
         outputs = torch_ir.IRExecutor(shown, program.weights).execute(given)
         runs.append([*outputs, *given])
