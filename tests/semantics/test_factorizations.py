@@ -141,3 +141,10 @@ def test_what_follows_from_vectors_of_any_sign_is_compared_where_it_is_unique() 
     x = drawn([5, 3], torch.float32, "usual", 3)
     report = validate(extract_ir(Inverse(), (x,)), {}, (x,))
     assert report.verdict == "agree", report
+
+
+@pytest.mark.parametrize("name", ["_linalg_svd.default", "linalg_qr.default"])
+def test_of_a_matrix_that_is_not_finite_all_is_open(name: str) -> None:
+    matrix = drawn([2, 3], torch.float32, "usual", 4)
+    matrix[1, 2] = -float("inf")
+    assert verdict(f"aten.{name}", {"A": matrix}).verdict == "agree"

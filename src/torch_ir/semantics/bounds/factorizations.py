@@ -11,6 +11,7 @@ import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
 from torch_ir.semantics.bounds.linear_equations import spread_of
+from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.factorizations import cut, inverted
 
 OPEN = np.inf
@@ -19,12 +20,19 @@ OPEN = np.inf
 
 def singular_values(call: BoundedCall) -> Errors:
     """Bound S by the norm; U and Vᴴ are open."""
-    return [OPEN, spread_of(call, call.wide("A"))[..., None], OPEN]
+    return [OPEN, _off(call)[..., None], OPEN]
 
 
 def hermitian_values(call: BoundedCall) -> Errors:
     """Bound the eigenvalues by the norm; the vectors are open."""
-    return [spread_of(call, call.wide("A"))[..., None], OPEN]
+    return [_off(call)[..., None], OPEN]
+
+
+def _off(call: BoundedCall) -> Array:
+    """How far values are off; open of a matrix that is not finite."""
+    matrix = call.wide("A")
+    lost = ~np.isfinite(matrix).all((-2, -1))
+    return np.where(lost, OPEN, spread_of(call, matrix))
 
 
 def free(call: BoundedCall) -> Errors:
@@ -39,6 +47,7 @@ def pseudoinverse(call: BoundedCall) -> Errors:
     limit = cut(call["self"], sizes, call["atol"], call["rtol"])[..., None]
     off = spread_of(call, matrix)
     least = np.min(np.where(sizes > limit, sizes, np.inf), -1, initial=np.inf)
-    is_open = np.any(np.abs(sizes - limit) <= off[..., None], -1) | ~(off < least / 2)
+    lost = not np.isfinite(call["self"]).all()
+    is_open = lost | np.any(np.abs(sizes - limit) <= off[..., None], -1) | ~(off < least / 2)
     moved = np.where(is_open, OPEN, 2 * off / least**2 + call.unit / least)
     return [np.broadcast_to(moved[..., None, None], call.results[0].shape)]

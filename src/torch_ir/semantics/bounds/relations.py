@@ -59,6 +59,8 @@ def relation(op_type: str) -> Relation | None:
 
 def _unit(matrix: Array, size: int) -> float:
     """``c(n) · u`` of the type of a matrix."""
+    if not np.isfinite(matrix).all():
+        return np.inf
     scale = 2 if is_complex(matrix.dtype) else 1
     eps = float(ml_dtypes.finfo(real_of(matrix.dtype)).eps)
     return scale * eps * (FEW + STEP * sqrt(size))
@@ -79,7 +81,8 @@ def _equal(result: int, expected: Array, got: Array, bound: Any) -> Equation:
     """An equation of two arrays in their common type."""
     kind = np.result_type(expected, got)
     shape = np.broadcast_shapes(expected.shape, got.shape)
-    whole = np.broadcast_to(np.asarray(bound, "float64"), shape)
+    whole = np.nan_to_num(np.broadcast_to(np.asarray(bound, "float64"), shape), nan=np.inf)
+    whole = np.where(whole == np.finfo("float64").max, np.inf, whole)
     return Equation(result, expected.astype(kind), got.astype(kind), whole)
 
 
@@ -94,7 +97,7 @@ def _of_qr(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[E
     else:
         yield _equal(1, matrix, first @ second, unit * lengths)
         yield _orthonormal(0, first, unit)
-    yield _equal(1, np.triu(second), second, 0.0)
+    yield _equal(1, np.triu(second), second, 0.0 if np.isfinite(unit) else unit)
 
 
 def _of_svd(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:

@@ -21,15 +21,13 @@ from torch_ir.semantics.registry import denotes
 
 
 def finite(matrix: Array, name: str = "A") -> Array:
-    """Return a matrix in working precision.
+    """Return a matrix in working precision, with 0 for NaN and infinities: of those all is open.
 
     Raises:
-        InvalidIRError: It is none of these, or holds NaN or infinities.
+        InvalidIRError: It is none of these.
     """
     taken = wide(matrix, name)
-    if not np.isfinite(taken).all():
-        raise InvalidIRError(f"{name} holds NaN or infinities")
-    return taken
+    return np.where(np.isfinite(taken), taken, 0)
 
 
 def hermitian(matrix: Array, half: str) -> Array:
