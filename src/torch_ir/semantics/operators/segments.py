@@ -55,12 +55,13 @@ def segment_reduce(
         InvalidIRError: There is no such reduction, or there are no lengths.
     """
     del unsafe, indices
-    if reduce not in _START or (lengths is None and offsets is None):
+    marks = offsets
+    if lengths is not None:
+        ends = np.cumsum(lengths, -1)
+        marks = np.concatenate([np.zeros((*ends.shape[:-1], 1), ends.dtype), ends], -1)
+    if reduce not in _START or marks is None:
         raise InvalidIRError(f"segments are not reduced by {reduce!r} and lengths {lengths}")
     place = place_of(axis, data.ndim)
-    ends = offsets if lengths is None else np.cumsum(lengths, -1)
-    first = np.zeros((*ends.shape[:-1], 1), ends.dtype)
-    marks = ends if lengths is None else np.concatenate([first, ends], -1)
     values = data.astype(working(data.dtype))
     shape = (*data.shape[:place], marks.shape[-1] - 1, *data.shape[place + 1 :])
     result = np.empty(shape, values.dtype)
