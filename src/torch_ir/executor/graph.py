@@ -12,6 +12,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
+from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan, Step
@@ -69,7 +70,7 @@ class RunStats(Shown):
 
 
 @public
-class ExecGraph(Shown):
+class ExecGraph(Compiled, Shown):
     """A graph compiled with its weights; :func:`compile_graph` makes one.
 
     It may be run from several threads. If it holds state (buffers that the program writes), they

@@ -11,6 +11,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.check.compile import compile_graph
+from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
@@ -34,7 +35,7 @@ _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dic
 
 
 @public
-class IRExecutor:
+class IRExecutor(Compiled):
     """Runs an IR, bitwise as eager PyTorch runs the model.
 
     The weights that it is given are never changed: it keeps the buffers that the program writes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Self, TypeVar, cast
 
@@ -235,6 +235,10 @@ class IR(Forms):
             given = frozen_mapping(self.metadata)
             metadata = {key: as_attribute(value) for key, value in given.items()}
             set_field(self, "metadata", frozen_mapping(metadata))
+
+    def __getstate__(self) -> list[Any]:
+        """What a copy or a pickle keeps: all but what is derived, which is derived again."""
+        return [{} if f.name == "_views" else getattr(self, f.name) for f in fields(self)]
 
     # -- views ------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from torch_ir.backends.native.preparation import prepared_to_run
 from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import ExecutionError, Raised, attempt, error_text
+from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.samples import in_structure
 from torch_ir.ir import IR
 from torch_ir.tables import table
@@ -55,7 +56,7 @@ class Candidate:
     reason: str = ""
 
 
-class Chosen:
+class Chosen(Compiled):
     """The fastest way that was found to run a program.
 
     Attributes:
@@ -74,6 +75,8 @@ class Chosen:
         return self._call(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_runner":  # of one that is being copied
+            raise AttributeError(name)
         return getattr(self._runner, name)
 
     @property
