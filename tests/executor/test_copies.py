@@ -42,7 +42,7 @@ def test_what_is_compiled_is_not_copied(model, backend, copied):
     with pytest.raises(ExecutionError) as raised:
         copied(run)
     assert str(raised.value) == (
-        f"objects of type {type(run).__name__} are neither copied nor pickled: they are compiled\n"
+        f"objects of type {type(run).__name__} are neither copied nor pickled\n"
         "Keep the program and its weights, and compile them again where the copy is to run."
     )
 

@@ -1,4 +1,4 @@
-"""What compiled programs have in common."""
+"""The base of objects that hold compiled programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Compiled:
         >>> copy.deepcopy(Compiled())
         Traceback (most recent call last):
             ...
-        torch_ir.errors.ExecutionError: objects of type Compiled are neither copied nor pickled: they are compiled
+        torch_ir.errors.ExecutionError: objects of type Compiled are neither copied nor pickled
         Keep the program and its weights, and compile them again where the copy is to run.
     """
 
@@ -26,7 +26,7 @@ class Compiled:
             ExecutionError: Always.
         """
         raise ExecutionError(
-            f"objects of type {type(self).__name__} are neither copied nor pickled: they are compiled",
+            f"objects of type {type(self).__name__} are neither copied nor pickled",
             remedy="Keep the program and its weights, and compile them again where the copy is "
             "to run.",
         )
