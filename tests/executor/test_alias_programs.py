@@ -42,8 +42,8 @@ OPERATORS = {
 BY_LAYOUT = {"contiguous_of_a_turn", "flatten_of_a_turn", "sum_to_one_row"}
 """They copy here, which only a call tells: the buffer is declared as written, to be safe."""
 
-NOT_FOLLOWED = {"broadcast_tensors", "einsum", "meshgrid"}
-"""Views that no functional program can write through."""
+NOT_FOLLOWED = {"einsum"}
+"""A view that no functional program can write through."""
 
 
 class Program(nn.Module):

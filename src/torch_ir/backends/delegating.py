@@ -23,7 +23,7 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
-from torch_ir.executor.compiled import Compiled
+from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import DataSizes
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.builder import Names, assertion, size_read
@@ -61,7 +61,7 @@ class Delegate:
     written: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-class DelegatingExecutor(Compiled):
+class DelegatingExecutor(Uncopied):
     """Runs a program with a backend for what it supports, and torch for the rest.
 
     A program that writes to memory is made functional first. Buffers that the program writes are

@@ -12,8 +12,8 @@ from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.errors import ExecutionError
-from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.inputs import flatten_arguments, results_of
+from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.queries import shown_writes
 from torch_ir.passes.decomposition import decompose
@@ -24,7 +24,7 @@ from torch_ir.torch_api import constant_tensor
 from torch_ir.weights import check_weights
 
 
-class ReferenceExecutor(Compiled):
+class ReferenceExecutor(Uncopied):
     """Runs an IR by the meaning of its operators, without torch's kernels.
 
     An operator outside core ATen means what it decomposes to. Takes and gives torch tensors on the

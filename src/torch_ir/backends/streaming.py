@@ -12,8 +12,8 @@ import torch
 
 from torch_ir.errors import CompileError, ExecutionError
 from torch_ir.executor import ExecGraph, compile_graph
-from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
+from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
@@ -76,7 +76,7 @@ class StreamStep:
         return [*dict.fromkeys(self.keys.values())]
 
 
-class StreamingRunner(Compiled):
+class StreamingRunner(Uncopied):
     """A program that runs with a part of its weights in memory at any time.
 
     It is run layer by layer; while one runs, a thread reads the weights of the next. Equal layers

@@ -12,11 +12,11 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
-from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.executor.program import CompiledProgram, Plainly
+from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ir.aliases import written_tensors
@@ -70,7 +70,7 @@ class RunStats(Shown):
 
 
 @public
-class ExecGraph(Compiled, Shown):
+class ExecGraph(Uncopied, Shown):
     """A graph compiled with its weights; :func:`compile_graph` makes one.
 
     It may be run from several threads. If it holds state (buffers that the program writes), they

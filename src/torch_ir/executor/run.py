@@ -11,7 +11,6 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
 from torch_ir.executor.check.compile import compile_graph
-from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
@@ -22,6 +21,7 @@ from torch_ir.executor.inputs import (
 from torch_ir.executor.listeners import Listener
 from torch_ir.executor.placement import Placement, device_of_weights
 from torch_ir.executor.program import Plainly
+from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allowances
@@ -35,7 +35,7 @@ _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dic
 
 
 @public
-class IRExecutor(Compiled):
+class IRExecutor(Uncopied):
     """Runs an IR, bitwise as eager PyTorch runs the model.
 
     The weights that it is given are never changed: it keeps the buffers that the program writes,

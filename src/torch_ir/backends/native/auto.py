@@ -21,8 +21,8 @@ from torch_ir.backends.native.preparation import prepared_to_run
 from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import ExecutionError, Raised, attempt, error_text
-from torch_ir.executor.compiled import Compiled
 from torch_ir.executor.samples import in_structure
+from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR
 from torch_ir.tables import table
 
@@ -56,7 +56,7 @@ class Candidate:
     reason: str = ""
 
 
-class Chosen(Compiled):
+class Chosen(Uncopied):
     """The fastest way that was found to run a program.
 
     Attributes:

@@ -7,15 +7,15 @@ from typing import Any, NoReturn, Self
 from torch_ir.errors import ExecutionError
 
 
-class Compiled:
+class Uncopied:
     """A compiled program: it holds generated code, locks and runtimes, which nothing can copy.
 
     Example:
         >>> import copy
-        >>> copy.deepcopy(Compiled())
+        >>> copy.deepcopy(Uncopied())
         Traceback (most recent call last):
             ...
-        torch_ir.errors.ExecutionError: objects of type Compiled are neither copied nor pickled
+        torch_ir.errors.ExecutionError: objects of type Uncopied are neither copied nor pickled
         Keep the program and its weights, and compile them again where the copy is to run.
     """
 
