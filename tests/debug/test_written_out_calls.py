@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torch_ir
+from infer.trusting_calls import eager, program_of
 from torch_ir.executor import register_executor, unregister_executor
 
 HALF = (torch.float16, torch.bfloat16)
@@ -118,3 +119,16 @@ def test_the_gradient_of_a_batch_norm_by_given_statistics_is_judged():
     report = torch_ir.validate(ir, {}, (g, x, mean, var, torch.ones(0)))
     assert report.verdict == "agree", report
     assert torch_ir.decompose(ir).dialect == "core_aten"
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_statistics_that_a_node_of_any_program_writes_are_compared(training):
+    x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    given = {"input": x, "weight": x[0], "bias": x[1], "running_mean": x[2]}
+    given["running_var"] = x[3].abs()
+    arguments = {**given, "training": training, "momentum": 0.1, "eps": 0.1}
+    op_type = "aten.native_batch_norm.default"
+    copies = {name: torch.clone(value) for name, value in given.items()}
+    ir, tensors = program_of(op_type, arguments, eager(op_type, {**arguments, **copies}))
+    report = torch_ir.validate(ir, {}, tuple(tensors), against=["denotation"])
+    assert report.verdict == "agree", str(report)

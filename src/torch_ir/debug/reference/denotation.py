@@ -86,12 +86,16 @@ class Meaning:
 
 
 def alone(ir: IR, node: OpNode) -> IR:
-    """Make a program of one node; its distinct inputs are the program's."""
+    """Make a program of one node; its distinct inputs are the program's.
+
+    Of one that writes it is a program before functionalization, whatever it comes from.
+    """
     program = subgraph(ir, [node], node.outputs)
     inputs = {meta.name: meta for meta in program.graph_inputs}
     written = dict.fromkeys(meta.name for meta in written_tensors(ir, node) or ())
     mutations = [Mutation(name, inputs[name]) for name in written]
-    return program.replace(mutations=mutations, symbols=ir.symbols)
+    dialect = "export" if mutations else program.dialect
+    return program.replace(mutations=mutations, symbols=ir.symbols, dialect=dialect)
 
 
 class Meanings:
