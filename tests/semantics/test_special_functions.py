@@ -114,3 +114,13 @@ def test_a_polynomial_of_too_many_steps_is_refused_and_not_waited_for() -> None:
     with pytest.raises(InvalidIRError) as caught:
         bounds_of("aten.special_legendre_polynomial_p.default", torch.tensor(NAN), degree)
     assert str(caught.value) == "a polynomial of degree 1e+09 takes more than 100000 steps"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_logarithm_of_a_probability_is_a_number_however_far_the_point(
+    dtype: torch.dtype,
+) -> None:
+    info = torch.finfo(dtype)
+    points = [-info.max, -info.max / 2, -1e19, -1e300, -info.tiny, info.max, float("-inf"), NAN]
+    meant, got, _ = bounds_of("aten.special_log_ndtr.default", torch.tensor(points, dtype=dtype))
+    np.testing.assert_allclose(meant[0], got[0], rtol=1e-6)

@@ -388,8 +388,9 @@ def _ndtri(p: float) -> float:
 def _log_ndtr(x: float) -> float:
     """``ln ½ erfc(−x / √2)``."""
     turned = x / math.sqrt(2)
-    if x < -1:
-        return math.log(_erfcx(-turned) / 2) - turned * turned if x > -math.inf else x
+    square = turned * turned
+    if x < -1:  # beside an infinite square the factor is nothing, and may be less than numbers are
+        return -square if square == math.inf else math.log(_erfcx(-turned) / 2) - square
     return math.log1p(-math.erfc(turned) / 2)
 
 
