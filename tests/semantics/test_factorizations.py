@@ -148,3 +148,52 @@ def test_of_a_matrix_that_is_not_finite_all_is_open(name: str) -> None:
     matrix = drawn([2, 3], torch.float32, "usual", 4)
     matrix[1, 2] = -float("inf")
     assert verdict(f"aten.{name}", {"A": matrix}).verdict == "agree"
+
+
+LARGEST = {d: torch.finfo(d).max for d in (torch.float32, torch.float64)}
+FACTORED = {
+    "_linalg_svd.default": "A",
+    "_linalg_eigh.default": "A",
+    "linalg_eig.default": "self",
+    "linalg_qr.default": "A",
+}
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+@pytest.mark.parametrize("name", FACTORED)
+def test_factors_the_norm_of_which_overflows_are_open(name: str, dtype: torch.dtype) -> None:
+    for seed in range(4):
+        signs = drawn([4, 4], dtype, "usual", seed).sign()
+        matrix = drawn([4, 4], dtype, "usual", seed + 10).clamp(-1, 1) / 4 + signs * 0.75
+        argument = {FACTORED[name]: matrix * LARGEST[dtype]}
+        assert verdict(f"aten.{name}", argument).verdict == "agree"
+        report = verdict(f"aten.{name}", argument, lambda made: [part * 3 for part in made])
+        assert report.verdict == "agree"
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+@pytest.mark.parametrize("name", FACTORED)
+def test_a_matrix_of_others_is_open_alone(name: str, dtype: torch.dtype) -> None:
+    matrix = drawn([2, 3, 3], dtype, "usual", 5).clamp(-1, 1)
+    matrix[1] *= LARGEST[dtype]
+
+    def doubled(made: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [part * torch.tensor([2.0, 1.0]).view(-1, *[1] * (part.ndim - 1)) for part in made]
+
+    argument = {FACTORED[name]: matrix}
+    assert verdict(f"aten.{name}", argument).verdict == "agree"
+    assert verdict(f"aten.{name}", argument, doubled).verdict == "disagree"
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+@pytest.mark.parametrize("name", ["_linalg_svd.default", "_linalg_eigh.default"])
+def test_values_less_than_normal_numbers_are_off_by_these(name: str, dtype: torch.dtype) -> None:
+    matrix = drawn([4, 4], dtype, "usual", 6) * torch.finfo(dtype).tiny / 8
+    assert verdict(f"aten.{name}", {"A": matrix}).verdict == "agree"
+
+
+@pytest.mark.parametrize("dtype", LARGEST)
+def test_a_pseudoinverse_that_overflows_is_open(dtype: torch.dtype) -> None:
+    matrix = drawn([2, 3], dtype, "usual", 7) * torch.finfo(dtype).tiny / 4
+    arguments = {"self": matrix, "atol": None, "rtol": None, "hermitian": False}
+    assert verdict("aten.linalg_pinv.atol_rtol_tensor", arguments).verdict == "agree"

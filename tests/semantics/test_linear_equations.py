@@ -222,3 +222,17 @@ def test_a_complex_solution_by_a_factor_is_bound_by_complex_roundings(rows: int)
         (allowed,) = bound("aten.cholesky_solve.default", arguments, [meant]) or []
         assert (np.abs(got - meant) <= allowed).all()
         assert np.median(allowed / np.abs(meant)) < (4 * rows + 4) * 2.0**-23
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_overflows_or_is_nothing_on_the_way_to_a_solution_is_open(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    signs = torch.randn(12, 12, dtype=dtype, generator=generator).sign()
+    parts = (0.5 + torch.rand(12, 12, dtype=dtype, generator=generator) / 2) * signs
+    largest, least = torch.finfo(dtype).max, torch.finfo(dtype).tiny / 4
+    for matrix in (parts * largest, parts * least):
+        for name, given in (("linalg_inv_ex", ()), ("_linalg_solve_ex", (matrix[:, :2],))):
+            _, _, (allowed, *_) = bounds_of(f"aten.{name}.default", matrix, *given)
+            assert np.isinf(allowed).all()
+        _, _, allowed = bounds_of("aten.linalg_lu_factor_ex.default", matrix)
+        assert np.isinf(allowed[1]).all()

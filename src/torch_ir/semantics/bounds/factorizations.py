@@ -7,6 +7,7 @@ matrices, are off by ``c(n) · u`` of the norm (Weyl).
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
@@ -49,5 +50,6 @@ def pseudoinverse(call: BoundedCall) -> Errors:
     least = np.min(np.where(sizes > limit, sizes, np.inf), -1, initial=np.inf)
     lost = not np.isfinite(call["self"]).all()
     is_open = lost | np.any(np.abs(sizes - limit) <= off[..., None], -1) | ~(off < least / 2)
-    moved = np.where(is_open, OPEN, 2 * off / least**2 + call.unit / least)
+    is_open |= ~(1 / least < float(ml_dtypes.finfo(call.dtype).max)) & (sizes > limit).any(-1)
+    moved = np.where(is_open, OPEN, 2 * off / least / least + call.unit / least)
     return [np.broadcast_to(moved[..., None, None], call.results[0].shape)]

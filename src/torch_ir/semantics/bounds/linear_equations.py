@@ -3,18 +3,20 @@
 Elimination gives the exact factors, and solutions, of a matrix that is off by no more than
 ``E = u · c(n) · |L| |U|``, element by element (Higham, "Accuracy and stability of numerical
 algorithms", theorems 8.5, 9.4 and 10.4), c being a walk of √n roundings. What that moves results
-by is of the first order in ``|A⁻¹| E``; where this is not below one half, the result is open.
+by is of the first order in ``|A⁻¹| E``; where this is not below one half, the result is open. What
+is less than normal numbers may be nothing to a kernel, which each product of E counts.
 """
 
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
-from torch_ir.semantics.dtypes import Array, is_complex
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli
+from torch_ir.semantics.dtypes import Array, is_complex, real_of
 from torch_ir.semantics.operators.linear_equations import (
     adjoint,
     factored,
@@ -36,6 +38,8 @@ _HALVINGS = 1000
 _DEGREE_8 = {"float32": (0.051, 0.581), "float64": (3.3e-4, 0.05)}
 _FIFTH = 900
 """Of norms between these torch takes a polynomial of degree 8, which is off by ``A⁵ / 1000``."""
+REACH = 4
+"""How much greater than the norm numbers on the way to orthogonal factors may be."""
 _MOST = 0.5
 """Where the first order says how far a result moves."""
 
@@ -50,8 +54,35 @@ def spread_of(call: BoundedCall, matrix: Array) -> Array:
 
     That is how far it is from the matrix: ``c(n) · u`` of the norm (Higham, theorem 19.4).
     """
-    norm = np.sqrt(np.sum(np.abs(_finite(matrix)) ** 2, (-2, -1)))
-    return np.asarray(4 * _count(call, max(matrix.shape[-2:])) * norm)
+    norm = norm_of(_finite(matrix), call.dtype)[..., 0, 0]
+    is_known = REACH * norm < float(ml_dtypes.finfo(call.dtype).max)
+    return np.where(is_known, 4 * _count(call, max(matrix.shape[-2:])) * norm, np.inf)
+
+
+def norm_of(
+    matrix: Array, dtype: np.dtype[Any] | None = None, axes: tuple[int, ...] = (-2, -1)
+) -> Array:
+    """Return the Frobenius norm of each matrix of a batch, of shape [*, 1, 1].
+
+    That is at most √n times the greatest singular value. It is at least so much that all places
+    of the type are normal numbers.
+
+    Args:
+        matrix: The matrices.
+        dtype: The type; that of the matrices if None.
+        axes: What is taken together: of columns the first axis of a matrix alone.
+    """
+    info = ml_dtypes.finfo(real_of(dtype or matrix.dtype))
+    least, sizes = float(info.smallest_normal) / float(info.eps), moduli(matrix)
+    greatest = np.maximum(np.max(sizes, axes, keepdims=True, initial=0), least)
+    parts = np.sum((sizes / greatest) ** 2, axes, keepdims=True)
+    return np.asarray(least + greatest * np.sqrt(parts))
+
+
+def _backward(call: BoundedCall, grown: Array) -> Array:
+    """E, given ``|L| |U|`` of a square matrix."""
+    size = grown.shape[-1]
+    return np.asarray(_count(call, size) * grown + size * least_normal(call.dtype))
 
 
 def _finite(matrix: Array) -> Array:
@@ -66,7 +97,7 @@ def _lost(matrix: Array) -> Array:
 def _overflow(call: BoundedCall, *ways: Array) -> Array:
     """Which matrices of a batch have something on the way that overflows in the type."""
     largest = float(ml_dtypes.finfo(call.dtype).max)
-    over = [np.max(np.abs(way), (-2, -1), initial=0) >= largest for way in ways]
+    over = [~(np.max(np.abs(way), (-2, -1), initial=0) < largest) for way in ways]
     return np.asarray(np.any(np.broadcast_arrays(*over), 0))
 
 
@@ -127,14 +158,15 @@ def solution(call: BoundedCall) -> Errors:
     found = np.asarray(result)
     is_vector = found.ndim == matrix.ndim - 1
     found = found[..., None] if is_vector else found
-    inverse, error = _inverse(matrix), _count(call, matrix.shape[-1]) * _grown(matrix)
+    inverse, grown = _inverse(matrix), _grown(matrix)
+    error, is_over = _backward(call, grown), _overflow(call, grown)
     if call["left"] is False:
         inverse, error, found = (np.swapaxes(part, -1, -2) for part in (inverse, error, found))
     sizes, is_right = moduli(found), call["left"] is False
     moved, is_open = _solved(inverse, error, sizes)
     whole, _, _ = factored(matrix)
     moved = np.where(_overflowing(call, whole, sizes, transposed=is_right), np.inf, moved)
-    lost = np.broadcast_to(_lost(call["A"]), is_open.shape)
+    lost = np.broadcast_to(_lost(call["A"]) | is_over, is_open.shape)
     moved, is_open = np.where(lost[..., None, None], np.inf, moved), is_open | lost
     moved = np.swapaxes(moved, -1, -2) if call["left"] is False else moved
     moved = moved[..., 0] if is_vector else moved
@@ -209,7 +241,7 @@ def _of_triangles(call: BoundedCall, whole: Array, pivot: bool) -> tuple[Array, 
     count = lower.shape[-1]
     first, second = _inverse(lower[..., :count, :]), _inverse(upper[..., :count])
     sizes, tops = np.abs(lower), np.abs(upper)
-    error = _count(call, count) * (sizes @ tops)
+    error = _count(call, count) * (sizes @ tops) + count * least_normal(call.dtype)
     inner = first @ error[..., :count, :count] @ second
     square = np.triu(inner) @ tops[..., :count]
     beyond = first @ (error[..., :count, count:] + np.tril(inner) @ tops[..., count:])
@@ -235,7 +267,7 @@ def by_factors(call: BoundedCall) -> Errors:
     whole, (result,) = call.wide("LU"), call.results
     lower, upper = lower_of(whole), upper_of(whole)
     inverse = _inverse(lower), _inverse(upper)
-    error = _count(call, whole.shape[-1]) * (np.abs(lower) @ np.abs(upper))
+    error = _backward(call, np.abs(lower) @ np.abs(upper))
     back = _places(call["pivots"])
     reach = inverse[1] @ inverse[0]
     reach = np.take_along_axis(reach, back[..., None, :], -1)
@@ -270,7 +302,7 @@ def triangular(call: BoundedCall) -> Errors:
     kept = kept if is_left else np.swapaxes(kept, -1, -2)
     values = _finite(moduli(call.results[0]))
     values = values if is_left else np.swapaxes(values, -1, -2)
-    error = _count(call, kept.shape[-1]) * np.abs(kept)
+    error = _backward(call, np.abs(kept))
     moved, _ = _solved(_inverse(kept), error, values)
     given = call["B" if "B" in call.arguments else "self"]
     sides = [call.meant()[0], given] if is_left else [call.meant()[0].mT, given.mT]
@@ -310,7 +342,7 @@ def cholesky(call: BoundedCall) -> Errors:
     factor = _finite(made[0])
     factor = np.tril(adjoint(factor) if call["upper"] else factor)
     inverse, sizes = _inverse(factor), np.abs(factor)
-    error = _count(call, matrix.shape[-1]) * (sizes @ np.swapaxes(sizes, -1, -2))
+    error = _backward(call, sizes @ np.swapaxes(sizes, -1, -2))
     inner = inverse @ error @ np.swapaxes(inverse, -1, -2)
     half = np.tril(inner) - np.where(np.eye(matrix.shape[-1]) > 0, inner / 2, 0)
     is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST)
@@ -349,7 +381,7 @@ def by_cholesky(call: BoundedCall) -> Errors:
     lower = np.tril(adjoint(factor) if call["upper"] else factor)
     first, sizes = _inverse(lower), np.abs(lower)
     inverse = np.swapaxes(first, -1, -2) @ first
-    error = _count(call, lower.shape[-1]) * (sizes @ np.swapaxes(sizes, -1, -2))
+    error = _backward(call, sizes @ np.swapaxes(sizes, -1, -2))
     moved, _ = _solved(inverse, error, moduli(result))
     if "input2" in call.arguments or not is_complex(factor.dtype):
         return [moved]

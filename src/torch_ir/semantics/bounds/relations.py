@@ -6,7 +6,9 @@ is with what its factors make, orthonormal columns with the identity, values wit
 off by ``c(n) · u`` of the matrix's norm (Higham, "Accuracy and stability of numerical algorithms",
 theorem 19.4; Anderson et al., "LAPACK users' guide", chapter 4), whatever its condition. The
 eigenvalues of a matrix that is not normal move by as much more as their vectors are near to
-dependent (Bauer and Fike), and never by more than Elsner's bound.
+dependent (Bauer and Fike), and never by more than Elsner's bound. Of a matrix that is not finite,
+or the norm of which overflows on the way in its type, all is open; products that are less than
+normal numbers are off by these.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from torch_ir.semantics.bounds.linear_equations import REACH, norm_of
 from torch_ir.semantics.dtypes import Array, is_complex, real_of, widened
 from torch_ir.semantics.operators.factorizations import finite, hermitian
 from torch_ir.semantics.operators.linear_equations import adjoint
@@ -57,24 +60,20 @@ def relation(op_type: str) -> Relation | None:
     return _RELATIONS.get(op_type)
 
 
-def _unit(matrix: Array, size: int) -> float:
-    """``c(n) · u`` of the type of a matrix."""
-    if not np.isfinite(matrix).all():
-        return np.inf
+def _unit(matrix: Array, size: int) -> Array:
+    """``c(n) · u`` of the type of each matrix, of shape [*, 1, 1]; infinite where all is open."""
     scale = 2 if is_complex(matrix.dtype) else 1
-    eps = float(ml_dtypes.finfo(real_of(matrix.dtype)).eps)
-    return scale * eps * (FEW + STEP * sqrt(size))
+    info = ml_dtypes.finfo(real_of(matrix.dtype))
+    unit = scale * float(info.eps) * (FEW + STEP * sqrt(size))
+    with np.errstate(all="ignore"):
+        is_known = REACH * norm_of(matrix) < float(info.max)
+    return np.where(is_known, unit, np.inf)
 
 
-def _norm(matrix: Array) -> Array:
-    """The greatest singular value of each matrix, of shape [*, 1, 1]; at most √n times greater."""
-    return np.sqrt(np.sum(np.abs(matrix) ** 2, (-2, -1), keepdims=True))
-
-
-def _orthonormal(result: int, columns: Array, unit: float) -> Equation:
+def _orthonormal(result: int, columns: Array, unit: Array) -> Equation:
     made = adjoint(columns) @ columns
     identity = np.broadcast_to(np.eye(made.shape[-1]), made.shape).astype(made.dtype)
-    return Equation(result, identity, made, np.full(made.shape, unit))
+    return Equation(result, identity, made, np.broadcast_to(unit, made.shape))
 
 
 def _equal(result: int, expected: Array, got: Array, bound: Any) -> Equation:
@@ -90,22 +89,22 @@ def _of_qr(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[E
     """``Q R = A``, ``Qᴴ Q = 1``, and R upper triangular; of R alone, ``Rᴴ R = Aᴴ A``."""
     matrix, (first, second) = finite(arguments["A"]), map(widened, results)
     unit = _unit(arguments["A"], max(matrix.shape[-2:]))
-    lengths = np.sqrt(np.sum(np.abs(matrix) ** 2, -2, keepdims=True))
+    lengths = norm_of(arguments["A"], axes=(-2,))
     if arguments.get("mode", "reduced") == "r":
         bound = 2 * unit * np.swapaxes(lengths, -1, -2) * lengths
         yield _equal(1, adjoint(matrix) @ matrix, adjoint(second) @ second, bound)
     else:
         yield _equal(1, matrix, first @ second, unit * lengths)
         yield _orthonormal(0, first, unit)
-    yield _equal(1, np.triu(second), second, 0.0 if np.isfinite(unit) else unit)
+    yield _equal(1, np.triu(second), second, np.where(np.isfinite(unit), 0.0, np.inf))
 
 
 def _of_svd(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
     """``U diag(S) Vᴴ = A``, both orthonormal, and S the singular values, falling."""
     matrix, (left, sizes, right) = finite(arguments["A"]), map(widened, results)
-    unit, norm = _unit(arguments["A"], max(matrix.shape[-2:])), _norm(matrix)
+    unit, norm = _unit(arguments["A"], max(matrix.shape[-2:])), norm_of(arguments["A"])
     meant = np.linalg.svd(matrix, compute_uv=False)
-    yield _equal(1, meant, sizes, unit * norm[..., 0])
+    yield _equal(1, meant, sizes, (unit * norm)[..., 0])
     if not arguments.get("compute_uv", True):
         return
     count = sizes.shape[-1]
@@ -117,11 +116,11 @@ def _of_svd(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[
 
 def _of_eigh(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
     """``V diag(L) Vᴴ = A``, V orthonormal, and L the eigenvalues, rising."""
-    half = arguments.get("UPLO", "L")
-    matrix = finite(hermitian(widened(arguments["A"]), half))
+    taken = hermitian(arguments["A"], arguments.get("UPLO", "L")).astype(arguments["A"].dtype)
+    matrix = finite(taken)
     values, vectors = map(widened, results)
-    unit, norm = _unit(arguments["A"], matrix.shape[-1]), _norm(matrix)
-    yield _equal(0, np.linalg.eigvalsh(matrix), values, unit * norm[..., 0])
+    unit, norm = _unit(taken, matrix.shape[-1]), norm_of(taken)
+    yield _equal(0, np.linalg.eigvalsh(matrix), values, (unit * norm)[..., 0])
     if not arguments.get("compute_v", True):
         return
     yield _equal(1, matrix, (vectors * values[..., None, :]) @ adjoint(vectors), unit * norm)
@@ -131,27 +130,26 @@ def _of_eigh(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator
 def _of_eig(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
     """``A V = V diag(L)``, columns of length 1, and L the eigenvalues in some order."""
     matrix = finite(arguments["self"], "self")
-    unit, norm = _unit(arguments["self"], matrix.shape[-1]), _norm(matrix)
+    unit, norm = _unit(arguments["self"], matrix.shape[-1]), norm_of(arguments["self"])
     values, *vectors = map(widened, results)
     meant, basis = np.linalg.eig(matrix)
-    bound = _moved_values(matrix, basis, unit * norm[..., 0])
+    bound = _moved_values(basis, norm[..., 0], (unit * norm)[..., 0])
     yield _equal(0, _in_order_of(values, meant.astype("complex128")), values, bound)
     for found in vectors:
         yield _equal(1, matrix @ found, found * values[..., None, :], unit * norm)
         lengths = np.sqrt(np.sum(np.abs(found) ** 2, -2))
-        yield _equal(1, np.ones_like(lengths), lengths, unit)
+        yield _equal(1, np.ones_like(lengths), lengths, unit[..., 0])
 
 
-def _moved_values(matrix: Array, basis: Array, error: Array) -> Array:
+def _moved_values(basis: Array, norm: Array, error: Array) -> Array:
     """How far eigenvalues move where a matrix is off by an error: Bauer and Fike, or Elsner."""
-    size = max(matrix.shape[-1], 1)
+    size = max(basis.shape[-1], 1)
     with np.errstate(all="ignore"):
         spread = np.linalg.svd(basis, compute_uv=False)
         condition = np.max(spread, -1, keepdims=True, initial=0) / np.min(
             spread, -1, keepdims=True, initial=np.inf
         )
         first = size * np.nan_to_num(condition, nan=np.inf, posinf=np.inf) * error
-        norm = _norm(matrix)[..., 0]
         other = (2 * norm + error) ** (1 - 1 / size) * error ** (1 / size)
         return np.fmin(first, size * other)
 
