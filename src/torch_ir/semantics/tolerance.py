@@ -157,7 +157,7 @@ _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     elementwise.code_numbers: elementwise.without_code,
     sums.trilinear: sums.not_finite,
     resampling.sampled: resampling.of_infinities,
-    resampling.sampled_backward: sums.not_finite,
+    resampling.sampled_backward: resampling.of_lost_gradients,
     normalization.layer_norm: normalization.beside_weights(normalization.layer_norm),
     normalization.group_norm: normalization.beside_weights(normalization.group_norm),
     normalization.layer_norm_backward: sums.not_finite,

@@ -408,11 +408,12 @@ def exponential(call: BoundedCall) -> Errors:
     fifth = np.linalg.matrix_power(np.abs(matrix), 5) / _FIFTH
     fifth = np.where((low <= norms) & (norms <= high), 1.0, 0.0)[..., None, None] * fifth
     part = matrix / 2.0**times
-    value, error = call.meant(self=part)[0], count * call.meant(self=np.abs(part))[0].real
+    lost = matrix.shape[-1] * least_normal(call.dtype)
+    value, error = call.meant(self=part)[0], count * call.meant(self=np.abs(part))[0].real + lost
     for step in range(int(np.max(times, initial=0))):
         sizes = np.abs(value)
         squared = sizes @ sizes
-        grown = call.opened(sizes @ error + error @ sizes + count * squared, squared)
+        grown = call.opened(sizes @ error + error @ sizes + count * squared + lost, squared)
         is_squared = step < times
         error = np.where(is_squared, grown, error)
         value = np.where(is_squared, value @ value, value)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from torch_ir.semantics.bounds import sums
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
 from torch_ir.semantics.dtypes import Array, is_inexact, rounded
 from torch_ir.semantics.operators.gradients import point_taps, sampled_gradients
@@ -134,8 +135,11 @@ def _by_rows(call: BoundedCall, values: Array, weights: list[Array]) -> Any:
         rounded(rows + by * off, call.results[0].dtype).astype("float64") for by in (-1, 0, 1)
     )
     over = [weights[0], np.eye(rows.shape[3])]
-    moved = np.abs(through(kept - rows, over, back=False))
-    return moved + through(high - low, [np.abs(matrix) for matrix in over], back=False)
+    sizes = [np.abs(matrix) for matrix in over]
+    is_lost = ~np.isfinite(low) | ~np.isfinite(high)  # what overflows is open where it is taken
+    kept, apart = np.where(is_lost, rows, kept), np.where(is_lost, 0, high - low)
+    moved = np.abs(through(kept - rows, over, back=False)) + through(apart, sizes, back=False)
+    return np.where(through(is_lost * 1.0, sizes, back=False) > 0, np.inf, moved)
 
 
 def _by_each(sizes: Array, weights: list[Array], off: list[Array]) -> Any:
@@ -290,6 +294,16 @@ def sampled_backward(call: BoundedCall) -> Errors:
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
     found = [_opened_at(where, error) for where, error in zip((samples, lost), found, strict=True)]
     return found if call["output_mask"][0] else found[1:]
+
+
+def of_lost_gradients(call: BoundedCall) -> list[Array] | None:
+    """Mark what is not finite, and points whose gradients are not, which weights of 0 make NaN."""
+    marks = sums.not_finite(call)
+    if marks is None:
+        return None
+    *planes, points = marks
+    lost = np.any(~np.isfinite(call.wide("grad_output")), axis=1)
+    return [*planes, np.asarray(points | lost[..., None])]
 
 
 def _opened_at(is_open: Array, error: Array) -> Array:

@@ -10,7 +10,15 @@ import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.axes import reduced_axes
-from torch_ir.semantics.bounds.call import BLOCK, STREAM, BoundedCall, Errors, least_normal, length
+from torch_ir.semantics.bounds.call import (
+    BLOCK,
+    STREAM,
+    BoundedCall,
+    Errors,
+    accumulated_in,
+    least_normal,
+    length,
+)
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
 from torch_ir.semantics.operators.matmul import behind_groups
@@ -32,10 +40,11 @@ def _summed(
     divides: bool = False,
 ) -> Errors:
     """The errors of sums of so many terms; a mean is divided when all is added."""
-    parts = iter(call.terms())
+    parts, flushed = iter(call.terms()), _of_normal_numbers(call) if call.is_narrow else None
+    without = iter(call.terms() if flushed is None else flushed.terms())
     errors: list[Any] = []
     for result, count in zip(call.results, lengths, strict=True):
-        terms = next(parts)
+        terms, kept = next(parts), next(without)
         if not is_inexact(result.dtype):
             errors.append(None)
             continue
@@ -43,9 +52,26 @@ def _summed(
         steps = call.depth(count, block, one_way)
         # kernels of products may take what is less than the least normal number for 0
         lost = count * least_normal(call.dtype) if call.is_narrow else 0.0
+        lost = lost if flushed is None else lost + np.nan_to_num(terms - kept, nan=0.0)
         whole = terms * max(count, 1) if divides else terms
         errors.append(call.opened(call.unit * scale * (few + steps) * terms + lost, whole))
     return errors
+
+
+def _of_normal_numbers(call: BoundedCall) -> BoundedCall | None:
+    """The call with 0 for all that is less than normal numbers; None if that is nothing."""
+    plain = {name: _flushed(value) for name, value in call.arguments.items()}
+    if all(plain[name] is value for name, value in call.arguments.items()):
+        return None
+    return replace(call, arguments=plain, _wide={})
+
+
+def _flushed(value: Any) -> Any:
+    if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
+        return value
+    sizes = sizes_of(value)
+    is_less = (sizes > 0) & (sizes < least_normal(accumulated_in(value.dtype)))
+    return np.where(is_less, np.zeros((), value.dtype), value) if is_less.any() else value
 
 
 _MEANS = frozenset({"aten.mean.default", "aten.mean.dim", "aten.nanmean.default"})
@@ -318,6 +344,8 @@ _IN_TYPE = frozenset(
         "_adaptive_avg_pool3d",
         "_adaptive_avg_pool3d_backward",
         "adaptive_avg_pool3d",
+        "avg_pool2d_backward",
+        "avg_pool3d_backward",
     )
 )
 """What adds up in the operand's own type, also where that is narrow."""
