@@ -68,3 +68,27 @@ def test_rows_that_overflow_on_the_way_through_cubic_weights_are_open_alone():
     assert np.isfinite(meant[0, 0, 1]).all()
     assert np.isfinite(allowed[0, 0, -1]).all()
     assert not reasons("aten.upsample_bicubic2d.default", values, [7, 4], True)
+
+
+LIGHT = ("sub.Tensor", "mul.Tensor", "div.Tensor", "atan2.default", "hypot.default", "lt.Tensor")
+
+
+@pytest.mark.parametrize("name", [*LIGHT, "pow.Tensor_Tensor", "remainder.Tensor"])
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_a_tensor_without_dimensions_may_be_rounded_to_a_half_type_first(
+    name: str, half: torch.dtype
+):
+    heavy = drawn(40, dtype=half).abs() + 1
+    for light in (torch.tensor(1.30078), torch.tensor(3.4028e38), torch.tensor(2e-42)):
+        heavy[0] = light.to(half)
+        for call in ((heavy, light), (light, heavy)):
+            assert not reasons(f"aten.{name}", *call)
+
+
+def test_and_that_is_all_that_it_may_be_off():
+    heavy, light = drawn(40, dtype=torch.bfloat16), torch.tensor(1.30078)
+    _, _, (allowed,) = bounds_of("aten.add.Tensor", heavy, light)
+    _, _, (plain,) = bounds_of("aten.add.Tensor", heavy, light.bfloat16())
+    assert np.median(allowed - plain) <= 2.0**-7
+    _, _, (same,) = bounds_of("aten.add.Tensor", heavy, light.bfloat16().float())
+    assert (same == plain).all()

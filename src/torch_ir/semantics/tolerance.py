@@ -31,6 +31,7 @@ from torch_ir.semantics.bounds import (
 )
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, rounding
 from torch_ir.semantics.bounds.call import spacing as spacing
+from torch_ir.semantics.bounds.light_operands import with_light_operands
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.numbers import of_no_elements
@@ -148,7 +149,10 @@ def bound(
         if _is_open_beside_infinities(rule, arrays[0]):
             return [np.nan_to_num(part, posinf=np.inf) for part in wholes(call)]
         is_exact = given is not None or rule is control_flow.converted
-        return _opened(call, rule, _of_values(call, wholes, call.results if is_exact else None))
+        bounds = _of_values(call, wholes, call.results if is_exact else None)
+        if rule.__module__ == elementwise.__name__:
+            bounds = with_light_operands(call, bounds)
+        return _opened(call, rule, bounds)
 
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
