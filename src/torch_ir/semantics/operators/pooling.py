@@ -120,7 +120,9 @@ def _average(
         total += sides[(..., *window)]
     divisors = _divisors(pool, count_include_pad, divisor_override)
     if is_integer(self.dtype):
-        return rounded(np.sign(total * divisors) * (np.abs(total) // np.abs(divisors)), self.dtype)
+        down = total // divisors  # of integers toward 0: no product of them, which may wrap
+        is_cut = (total % divisors != 0) & ((total < 0) != (divisors < 0))
+        return rounded(down + is_cut, self.dtype)
     return rounded(total / divisors, self.dtype)
 
 
