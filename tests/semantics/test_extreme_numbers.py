@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from semantics.compare import check
 from semantics.test_tolerance import bounds_of
 from torch_ir.debug.reference.tolerance_check import within
 from torch_ir.semantics.tolerance import subtracts
@@ -92,3 +93,37 @@ def test_and_that_is_all_that_it_may_be_off():
     assert np.median(allowed - plain) <= 2.0**-7
     _, _, (same,) = bounds_of("aten.add.Tensor", heavy, light.bfloat16().float())
     assert (same == plain).all()
+
+
+def test_sums_that_overflow_in_a_half_type_on_the_way_are_open():
+    gradient = torch.tensor([[[[-65504.0, -65504.0, 65504.0, 1.0]]]], dtype=torch.float16)
+    values = torch.ones(1, 1, 1, 2, dtype=torch.float16)
+    call = (gradient, values, [1, 1, 0, 0])
+    assert not reasons("aten.replication_pad2d_backward.default", *call)
+    gradient = torch.tensor([[[[1.0, -1.0, 65504.0, 1.0]]]], dtype=torch.float16)
+    _, _, (allowed,) = bounds_of("aten.replication_pad2d_backward.default", gradient, *call[1:])
+    assert np.isinf(allowed).tolist() == [[[[False, True]]]]
+
+
+def test_a_complex_quotient_by_less_than_normal_numbers_is_open():
+    first = torch.tensor([1 + 2j, 3 - 1j])
+    small = torch.tensor([3e-40 - 1e-40j, 1 + 1j])
+    _, _, (allowed,) = bounds_of("aten.addcdiv.default", first, small, small)
+    assert np.isinf(allowed).tolist() == [True, False]
+
+
+def test_running_statistics_of_half_types_are_rounded_before_they_are_mixed():
+    op_type = "aten._native_batch_norm_legit_functional.default"
+    for seed in range(40):
+        values = drawn(5, 5, 5, dtype=torch.bfloat16, seed=seed) + 3
+        running = -values.float().mean((0, 2)).bfloat16() * 1.01
+        spread = values.float().var((0, 2)).bfloat16()
+        call = (values, None, None, running, spread, True, 0.5, 0.6)
+        assert not reasons(op_type, *call)
+
+
+@pytest.mark.parametrize("divisor", [2, -3, None])
+def test_means_of_extreme_integers_are_cut_toward_zero(divisor: int | None):
+    info = torch.iinfo(torch.int64)
+    values = torch.tensor([[[info.min, 5, 0, info.max, -7, 3, info.min, -1]]])[..., None, :]
+    check("aten.avg_pool2d.default", values, [1, 2], [1, 1], [0, 0], False, True, divisor)

@@ -325,6 +325,8 @@ def added(call: BoundedCall) -> Errors:
         terms = np.where(second == 0, 0, terms)  # infinite, which is no overflow
         by = np.where(second == 0, 0, 1 / second)
     error = call.unit * count * terms
+    if is_complex(result.dtype):  # divided by multiplying with a reciprocal
+        error = call.opened(error, by if call.op_type == "aten.addcdiv.default" else 0)
     is_lost = (value != 1) & (value * first < least_normal(call.dtype))
     least = float(ml_dtypes.finfo(call.dtype).smallest_subnormal)
     return [

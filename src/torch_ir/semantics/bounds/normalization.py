@@ -271,7 +271,17 @@ def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
     ]
     off = (d * spread + count * (d * reach) ** 2) / max(count - 1, 1)
     off = call.opened(off, count * np.max(np.abs(wide), axis=axes, initial=0) ** 2)
-    return [kept[0] + momentum * d * reach, kept[1] + momentum * off]
+    found = [kept[0] + momentum * d * reach, kept[1] + momentum * off]
+    names, own = ("running_mean", "running_var"), call.result_unit
+    if any(call[name].dtype.itemsize > 2 for name in names):
+        return found
+    # in a half type statistics are rounded, and each product before they are added
+    batch = np.abs(mean).reshape(-1), np.var(wide, axis=axes) * count / max(count - 1, 1)
+    parts = [abs(1 - momentum) * call.size(name) for name in names]
+    return [
+        error + own * (part + 2 * momentum * size)
+        for error, part, size in zip(found, parts, batch, strict=True)
+    ]
 
 
 # -- backward -------------------------------------------------------------------------------------

@@ -411,6 +411,7 @@ def scattered(call: BoundedCall) -> Errors:
         if call.is_narrow:  # the first addition is the result's own rounding
             scaled = call.arguments.get("alpha", 1) != 1  # the products are rounded too
             error = error + call.result_unit * (np.where(hits > 1, walk, 0) + scaled) * terms
+            error = np.where(hits > 1, call.opened(error, terms, result.dtype), error)
         errors.append(call.opened(error, terms))
     return errors
 
