@@ -15,7 +15,6 @@ from torch_ir.executor import ExecGraph, compile_graph
 from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
-from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
 from torch_ir.ir.queries import live_out
 from torch_ir.passes.cutting import blocked_cuts, is_border
@@ -245,10 +244,7 @@ def _kept(
 def _written(ir: IR, keys: Mapping[str, object]) -> list[str]:
     """The weights that the program writes, which are its state."""
     external = {name: key for name, (key, _) in ir.external_values().items()}
-    names = {mutation.target for mutation in ir.mutations}
-    for node in ir.nodes:
-        for meta in written_tensors(ir, node) or ():
-            names |= ir.aliases.roots(meta.name)
+    names = {mutation.target for mutation in ir.mutations} | ir.aliases.written
     return sorted({external[name] for name in names if external.get(name) in keys})
 
 
@@ -329,9 +325,5 @@ def _steps(
 
 def _writing(body: IR) -> IR:
     """A body that says what it writes of what it takes."""
-    names: set[str] = set()
-    for node in body.nodes:
-        for meta in written_tensors(body, node) or ():
-            names |= body.aliases.roots(meta.name)
-    written = [meta for meta in body.graph_inputs if meta.name in names]
+    written = [meta for meta in body.graph_inputs if meta.name in body.aliases.written]
     return body.replace(mutations=[Mutation(meta.name, meta) for meta in written])
