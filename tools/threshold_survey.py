@@ -3,6 +3,7 @@
 The operands are those of ``op_db``. A bound is *tight* where a relative error of 8 units of the
 type is seen in 95 of 100 elements, or where torch's own kernel takes a twentieth of it in some
 call; *vacuous* where half of the elements of some result might be zero unnoticed; else *wide*.
+What is judged by relations is counted by the sides of their equations.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from semantics_calls import BACKWARD, OPERATORS, Call, recorded
 from torch_ir.errors import TorchIRError
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.semantics import denotation
+from torch_ir.semantics.bounds.relations import relation
 from torch_ir.semantics.tolerance import bound, kind_of
 
 Array = np.ndarray[Any, Any]
@@ -101,9 +103,17 @@ def _measure(call: Call, found: dict[tuple[str, str], Finding]) -> None:
             limits = bound(call.op_type, call.arguments, meant) or []
         except TorchIRError:
             return
-        for first, second, allowed in zip(meant, theirs, limits, strict=False):
-            name = str(first.dtype)
-            if name in EPS and first.shape == second.shape:
+        equations = relation(call.op_type)
+        if equations is not None and len(theirs) == len(meant):
+            holds = [(e.expected, e.got, e.bound) for e in equations(call.arguments, theirs)]
+            kind = str(theirs[-1].real.dtype)
+            sides = [(np.abs(a), np.abs(b), c, kind) for a, b, c in holds]
+        else:
+            pairs = zip(meant, theirs, limits, strict=False)
+            sides = [(a, b, c, str(a.dtype)) for a, b, c in pairs if a.shape == b.shape]
+        for first, second, allowed, name in sides:
+            # where the bound of each element is infinite, a judge says that it compares nothing
+            if name in EPS and not (allowed.size and np.all(allowed == np.inf)):
                 found[call.op_type, name].add(first, second, allowed, EPS[name])
 
 

@@ -125,7 +125,10 @@ def test_pseudoinverses_agree_and_faults_do_not(dtype: torch.dtype) -> None:
             matrix = drawn(shape, dtype, kind, 2)
             arguments = {"self": matrix, "rtol": torch.tensor(1e-5)}
             report = verdict("aten.linalg_pinv.atol_rtol_tensor", arguments)
-            assert report.verdict == "agree", (shape, kind, report)
+            # of large matrices rounding decides which singular values count as 0
+            decided = kind != "deficient" or shape[-1] < 64
+            assert report.verdict in ("agree", "not compared"), (shape, kind, report)
+            assert report.verdict == "agree" or not decided, (shape, kind, report)
     matrix = drawn([5, 3], dtype, "usual", 2)
     report = verdict(
         "aten.linalg_pinv.atol_rtol_tensor", {"self": matrix}, lambda results: [results[0] * 1.001]
@@ -193,7 +196,7 @@ def test_values_less_than_normal_numbers_are_off_by_these(name: str, dtype: torc
 
 
 @pytest.mark.parametrize("dtype", LARGEST)
-def test_a_pseudoinverse_that_overflows_is_open(dtype: torch.dtype) -> None:
+def test_a_pseudoinverse_that_overflows_is_not_compared(dtype: torch.dtype) -> None:
     matrix = drawn([2, 3], dtype, "usual", 7) * torch.finfo(dtype).tiny / 4
     arguments = {"self": matrix, "atol": None, "rtol": None, "hermitian": False}
-    assert verdict("aten.linalg_pinv.atol_rtol_tensor", arguments).verdict == "agree"
+    assert verdict("aten.linalg_pinv.atol_rtol_tensor", arguments).verdict == "not compared"

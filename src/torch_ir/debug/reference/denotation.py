@@ -432,13 +432,13 @@ def allowances(
     ]
     repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
     for label, name in labels:
-        got = got_by_name[name]
-        where = (meaning.ir, name, made, bounds, got, symbols)
+        where = (meaning.ir, name, made, bounds, got := got_by_name[name], symbols)
         expected, bound, maker = chosen_by(*where, recodes=meaning.is_decomposed)
         part = share(expected, bound) if (is_chain := len(meaning.ir.nodes) > 1) else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
         if is_open := has_open and bool(np.any(marks.get(name, False))):
             bound = np.where(marks[name], np.inf, bound)
+        is_open |= not is_chain and _bounds_nothing(bound)
         chosen = None if is_open or not np.any(marks.get(name, False)) else marks[name]
         if name in ordered or maker is not None:  # those are told by what they name
             chosen = np.zeros(expected.shape, bool) if name in ordered else None
@@ -489,6 +489,11 @@ def _as_declared(given: torch.Tensor | Array, dtype: str) -> Array:
 def _holds_truth(values: Array) -> bool:
     """Whether all truth values are 0 or 1: of another byte, kernels read what they like."""
     return values.dtype != bool or not np.any(values.view("uint8") > 1)
+
+
+def _bounds_nothing(bound: Array) -> bool:
+    """Whether any numbers are within a bound: then a value is not compared."""
+    return bool(np.size(bound)) and bool(np.all(bound == np.inf))
 
 
 def _in_kernel_order(
