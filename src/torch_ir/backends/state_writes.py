@@ -140,12 +140,13 @@ def _writes(ir: IR) -> Sequence[OpNode]:
     """The nodes that give a large buffer its last value by a write of a small part."""
     external, found = ir.external_values(), list[OpNode]()
     results = set(ir.output_names)
+    kept = {mutation.value.name for mutation in ir.mutations}  # read after all nodes
     for mutation in ir.mutations:
         node = ir.producers.get(mutation.value.name)
         if node is None or node.op_type not in _PARTS or mutation.target not in external:
             continue
         own, part = node.tensor("self"), node.tensor(_PARTS[node.op_type][0])
-        if own is None or part is None or own.name != mutation.target:
+        if own is None or part is None or own.name != mutation.target or own.name in kept:
             continue
         if results.isdisjoint((own.name, mutation.value.name)) and _is_small(part, own):
             found.append(node)

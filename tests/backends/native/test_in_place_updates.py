@@ -23,7 +23,7 @@ from backends.native.test_state_writes import (
     runs_as_eager,
     scattered,
 )
-from torch_ir import extract_ir
+from torch_ir import extract_ir, parse
 
 
 class InPlace(Again):
@@ -97,6 +97,29 @@ def test_a_buffer_that_is_given_away_is_copied():
     model = Cached(copied, lambda cache, before: cache.view(-1)).eval()
     run = compiled(model, InPlace(), *calls_of()[0])
     runs_as_eager(run, model, calls_of())
+
+
+@pytest.mark.parametrize("backend", [Again, InPlace])
+def test_a_buffer_that_another_one_keeps_is_not_written_before(backend):
+    ir = parse("""ir {
+      weight @cache: f32[256, 64]
+      weight @before: f32[256, 64]
+      mutate @before = @cache
+      mutate @cache = %new
+      input %x: f32[1, 64]
+      input %i: i64[1]
+      %new: f32[256, 64] = aten.index_copy.default(@cache, 0, %i, %x)
+      %y: f32[256] = aten.sum.dim_IntList(%new, [1])
+      return %y
+    }""")
+    weights = {"cache": torch.zeros(256, 64), "before": torch.ones(256, 64)}
+    run = torch_ir.compile(ir, weights, backend=backend())
+    cache = weights["cache"].clone()
+    for place in (3, 5):
+        run(torch.full((1, 64), float(place)), torch.tensor([place]))
+        assert torch.equal(run.buffers["before"], cache)
+        cache[place] = place
+        assert torch.equal(run.buffers["cache"], cache)
 
 
 def test_a_runtime_that_writes_elsewhere_is_found_out():
