@@ -264,11 +264,12 @@ def _writes(
     kept = [*ir.output_names, *(m.value.name for m in moved)]
     holders = Counter(root for name in kept for root in roots[name])
     shown = {keys[root] for root in holders if root in keys}
+    times = Counter(keys.get(m.target) for m in moved)
     for mutation in moved:
         target, value = mutation.target, mutation.value.name
         is_fresh = roots[value] == frozenset({value}) and value not in others
         is_alone = is_fresh and holders[value] == 1
-        is_hidden = target in keys and keys[target] not in shown
+        is_hidden = target in keys and keys[target] not in shown and times[keys[target]] == 1
         is_handed_over = is_functional and is_alone and is_hidden
         yield StateWrite(target, value, bool(roots[value] & targets), is_handed_over)
 

@@ -155,7 +155,9 @@ class CompiledProgram:
             ExecutionError: As :meth:`execute`.
         """
         if reuse not in self._observed:
-            written = write_source(self.plan, self.device, observed=True, reuse=reuse)
+            written = write_source(
+                self.plan, self.device, observed=True, recorded=self.grad, reuse=reuse
+            )
             compiled = compile_source(written, self.plan.ir.model_name)
             self._observed[reuse] = compiled.bind(self.payload)
         module = self._observed[reuse]

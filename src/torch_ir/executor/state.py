@@ -56,9 +56,9 @@ class State:
             with torch.no_grad():
                 for name, tensor in self.tensors.items():
                     first = self._first[name]
-                    if tensor.shape != first.shape:
-                        memory = torch.empty_like(first)
-                        tensor.set_(memory.untyped_storage(), 0, memory.shape, memory.stride())
+                    # other memory: a gradient of an earlier call may have saved what it has
+                    memory = torch.empty_like(tensor if tensor.shape == first.shape else first)
+                    tensor.set_(memory.untyped_storage(), 0, memory.shape, memory.stride())
                     tensor.copy_(first)
             self._is_torn = False
 

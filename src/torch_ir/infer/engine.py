@@ -168,11 +168,15 @@ def trial(signature: CallSignature, device: str = "cpu") -> Trial:
     return Trial(given, args, kwargs, operator(*args, **kwargs))
 
 
-def call_with(signature: CallSignature, values: Sequence[torch.Tensor]) -> Any:
-    """Make a call with given tensors, on the CPU."""
+def call_with(
+    signature: CallSignature,
+    values: Sequence[torch.Tensor],
+    operator: Callable[..., Any] | None = None,
+) -> Any:
+    """Make a call with given tensors, on the CPU; of the operator, or of what stands for it."""
     args, kwargs = bind(signature, values, dict(signature.symbols))
-    operator: Any = resolve_operator(signature.op_type)
-    return operator(*_moved(args, "cpu"), **_moved(kwargs, "cpu"))
+    called: Any = resolve_operator(signature.op_type) if operator is None else operator
+    return called(*_moved(args, "cpu"), **_moved(kwargs, "cpu"))
 
 
 def _moved(value: Any, device: str) -> Any:

@@ -17,6 +17,7 @@ import torch
 import torch.autograd.forward_ad as forward_ad
 
 from torch_ir.errors import ExecutionError, Raised, attempt, first_line
+from torch_ir.executor.autograd.formulas import FORMULAS
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.infer.engine import call_with, flatten, remembered
 from torch_ir.infer.types import CallSignature, TensorType
@@ -142,7 +143,11 @@ class _TrialArguments:
 
     def call(self) -> list[object]:
         """Call the operator; its results, flattened."""
-        return list(flatten(call_with(self._signature, self._values)))
+        return list(flatten(self._call()))
+
+    def _call(self) -> Any:
+        formula = FORMULAS.get(self._signature.op_type)
+        return call_with(self._signature, self._values, formula)
 
     def _tensor(self, kind: TensorType, *, is_wanted: bool) -> torch.Tensor:
         tensor = _ones(kind)

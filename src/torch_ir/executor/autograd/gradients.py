@@ -208,7 +208,7 @@ class Differentiator:
         Other weights are cut from what they were computed by; state is the graph's own.
         """
         if self._source is None:
-            written = write_source(self._plan, self._device, reuse=False)
+            written = write_source(self._plan, self._device, recorded=True, reuse=False)
             self._source = compile_source(written, self._ir.model_name)
         plain = {
             name: tensor.detach() if tensor.requires_grad else tensor

@@ -115,7 +115,9 @@ def _compile(
         compiler.on_cpu = _is_on_cpu(where)
         plan = replace(compiler.plan(ir, values), input_devices=where.inputs)
         compiler.raise_findings()
-        return plan, compile_source(write_source(plan, run_device), ir.model_name)
+        return plan, compile_source(
+            write_source(plan, run_device, recorded=recorded), ir.model_name
+        )
 
     strides = tuple([_strides(tensor) for tensor in values.values()])
     operators = tuple([_registered(op_type) for op_type in _op_types(ir)])

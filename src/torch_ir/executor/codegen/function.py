@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from torch_ir.errors import ExecutionError
 from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule, sequence
@@ -44,6 +45,7 @@ class FunctionWriter:
         self._plan = plan
         self._indent = indent
         self._observed = observed
+        self._renewed = _renewed(plan) if module.recorded and not observed else frozenset[str]()
         inner = f"{indent}    "
         self._nodes = NodeWriter(self.names, plan, inner, observed=observed, reuse=reuse)
 
@@ -51,6 +53,7 @@ class FunctionWriter:
         """Write the function, in parts where it is long."""
         head = self._head()
         parts = _parts(self._plan.steps)
+        head += self._indented(self._values_before())
         if len(parts) == 1:
             return [*head, *self._nodes.lines(parts[0]), *self._indented(self._end())]
         return self._long(head, parts)
@@ -58,6 +61,10 @@ class FunctionWriter:
     def _indented(self, lines: Iterable[CodeLine]) -> Iterator[CodeLine]:
         inner = f"{self._indent}    "
         return (CodeLine(inner + text, node, is_call) for text, node, is_call in lines)
+
+    def external(self, name: str) -> str:
+        """Return the identifier of a weight or constant, or of the buffer as the run leaves it."""
+        return self.names.buffer(name) if name in self._renewed else self.names.value(name)
 
     # -- parameters and results -------------------------------------------------------------------
 
@@ -105,6 +112,11 @@ class FunctionWriter:
                             f"{self.names.symbol(name)} = {solve}({dim.text!a}, {size})"
                         )
 
+    def _values_before(self) -> Iterator[CodeLine]:
+        """The values of buffers that get other memory; gradients keep these, not the buffers."""
+        for name in sorted(self._renewed):
+            yield CodeLine(f"{self.names.value(name)} = {self.names.buffer(name)}.data")
+
     def _end(self) -> Iterator[CodeLine]:
         """What is written when the program ends, and what it returns."""
         copied: dict[str, str] = {}
@@ -113,10 +125,11 @@ class FunctionWriter:
                 copied[write.value] = self.names.copy(write.value)
                 yield CodeLine(f"{copied[write.value]} = {self.names.value(write.value)}.clone()")
         for write in self._plan.writes:
-            target = self.names.value(write.target)
+            target = self.external(write.target)
             value = copied.get(write.value) or self.names.value(write.value)
             if write.is_handed_over and not self._observed:  # who watches keeps values
-                hand_over = self.names.module.imported(RUN_TIME, "hand_over")
+                name = "renew" if self._renewed else "hand_over"
+                hand_over = self.names.module.imported(RUN_TIME, name)
                 yield CodeLine(f"{hand_over}({target}, {value})")
             else:
                 yield CodeLine(f"{target}.copy_({value})")
@@ -181,7 +194,8 @@ class FunctionWriter:
 
         Each part empties the list that it takes, so that nothing outlives its last use.
         """
-        needed = live_identifiers(self.names, self._plan, parts, observed=self._observed)
+        outside = frozenset(self._plan.external) - self._renewed
+        needed = live_identifiers(self.names, self._plan, parts, outside, observed=self._observed)
         names = [self.names.part(f"{self.name}_{i + 1}") for i in range(len(parts))]
         lines: list[CodeLine] = []
         for number, part in enumerate(parts):
@@ -201,6 +215,13 @@ class FunctionWriter:
         return [*lines, *head, *self._indented([CodeLine(text) for text in calls])]
 
 
+def _renewed(plan: Plan) -> frozenset[str]:
+    """The names of the buffers that get other memory when the program ends; tied ones are all."""
+    keys = {name: key for name, (key, _) in plan.ir.external_values().items()}
+    given = {keys[write.target] for write in plan.writes if write.is_handed_over}
+    return frozenset([name for name in plan.external if keys[name] in given])
+
+
 def _parts(steps: Sequence[Step]) -> list[range]:
     count = max(len(steps), 1)
     return [
@@ -213,7 +234,12 @@ def _parts(steps: Sequence[Step]) -> list[range]:
 
 
 def live_identifiers(
-    names: LocalNames, plan: Plan, parts: Sequence[range], *, observed: bool
+    names: LocalNames,
+    plan: Plan,
+    parts: Sequence[range],
+    external: AbstractSet[str],
+    *,
+    observed: bool,
 ) -> list[list[str]]:
     """Return for each part the identifiers that it or a later one reads and does not make.
 
@@ -221,9 +247,10 @@ def live_identifiers(
         names: The identifiers of the function.
         plan: The plan of its graph.
         parts: The positions of the nodes of each part.
+        external: The names of values that are known outside the function.
         observed: Whether every part tells of its nodes.
     """
-    external, ir = frozenset(plan.external), plan.ir
+    ir = plan.ir
     read = [meta.name for meta in ir.graph_outputs]
     read += [name for write in plan.writes for name in (write.target, write.value)]
     values = dict.fromkeys([name for name in read if name not in external])

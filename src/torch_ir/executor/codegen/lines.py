@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from torch_ir.errors import ExecutionError
+from torch_ir.executor.autograd.formulas import FORMULAS
 from torch_ir.executor.codegen.names import IdentifierPool, printable
 from torch_ir.infer.binder import BoundCall
 from torch_ir.infer.dispatch import PythonBinding
@@ -44,9 +45,14 @@ class CodeLine(NamedTuple):
 
 
 class GeneratedModule:
-    """What the functions of one module share: names, and objects that are made once."""
+    """What the functions of one module share: names, and objects that are made once.
 
-    def __init__(self) -> None:
+    Args:
+        recorded: Whether gradients are taken of what they give.
+    """
+
+    def __init__(self, *, recorded: bool = False) -> None:
+        self.recorded = recorded
         self.names = IdentifierPool()
         self.kernels: dict[str, BoundCall] = {}
         self._header: dict[str, str] = {}
@@ -82,10 +88,12 @@ class GeneratedModule:
         return self.operator(cast(Any, call.target))
 
     def operator(self, operator: OpOverload | HigherOrderOperator) -> str:
-        """Return the identifier of an operator."""
+        """Return the identifier of an operator, or of what gives the same and has a gradient."""
         if isinstance(operator, HigherOrderOperator):
             name = operator.name()
             return self.made("operator", name, f"torch.ops.higher_order.{name}")
+        if self.recorded and (formula := FORMULAS.get(str(operator))):
+            return self.imported(formula.__module__, formula.__name__)
         return self.made("operator", str(operator), f"torch.ops.{operator}")
 
     def scalar(self, value: float, dtype: torch.dtype) -> str:

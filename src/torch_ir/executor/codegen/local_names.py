@@ -36,6 +36,10 @@ class LocalNames:
         """Return the identifier of a copy of a value."""
         return self.module.names.of(f"copy in {self.path}", name)
 
+    def buffer(self, name: str) -> str:
+        """Return the identifier of a buffer whose value of before the run has another."""
+        return self.module.names.of(f"buffer in {self.path}", name)
+
     def result(self, node: str) -> str:
         """Return the identifier of all that a node gives."""
         return self.module.names.of(f"result in {self.path}", f"{node}_result")

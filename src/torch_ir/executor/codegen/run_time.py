@@ -76,19 +76,39 @@ def hand_over(buffer: torch.Tensor, value: torch.Tensor) -> None:
         >>> buffer, buffer.data_ptr() == value.data_ptr()
         (tensor([1., 1.]), True)
     """
-    is_plain = value.__class__ is torch.Tensor and not value.requires_grad
-    is_alike = (
-        is_plain
+    if not (value.requires_grad or buffer.requires_grad) and _lies_as(value, buffer):
+        buffer.set_(value)  # pyright: ignore[reportArgumentType]  # torch's stub lacks this overload
+    else:
+        buffer.copy_(value)
+
+
+def renew(buffer: torch.Tensor, value: torch.Tensor) -> None:
+    """Give a buffer a value that nothing else has, in other memory than it had.
+
+    What has saved the buffer for a gradient by an alias (``buffer.data``) finds its old value.
+
+    Example:
+        >>> buffer, value = torch.zeros(2), torch.ones(2, requires_grad=True)
+        >>> saved = buffer.data
+        >>> renew(buffer, value)
+        >>> buffer, saved
+        (tensor([1., 1.]), tensor([0., 0.]))
+    """
+    value = value.detach()
+    if not _lies_as(value, buffer):
+        value = torch.empty_like(buffer, requires_grad=False).copy_(value)
+    buffer.detach_().set_(value)  # pyright: ignore[reportArgumentType]  # torch's stub lacks this overload
+
+
+def _lies_as(value: torch.Tensor, buffer: torch.Tensor) -> bool:
+    """Whether a plain tensor is of a buffer's type, with its strides, on its device."""
+    return (
+        value.__class__ is torch.Tensor
         and value.dtype is buffer.dtype
         and value.shape == buffer.shape
         and value.stride() == buffer.stride()
         and value.device == buffer.device
-        and not buffer.requires_grad
     )
-    if is_alike:
-        buffer.set_(value)  # pyright: ignore[reportArgumentType]  # torch's stub lacks this overload
-    else:
-        buffer.copy_(value)
 
 
 def tensors_among(args: Sequence[Any], count: int) -> list[torch.Tensor]:
