@@ -576,3 +576,10 @@ def test_what_a_functional_program_copies_has_the_gradient_of_what_is_written():
     assert torch.equal(found.weights["scale"], model.scale.grad)
     _, (tangent,) = compile_graph(ir, ours).jvp((x,), (torch.ones(3),))
     assert torch.allclose(tangent.sum(), at.grad.sum().double())
+
+
+def test_tangents_pass_what_lies_in_one_place_twice():
+    graph = function(lambda x: x.expand(2, 3)[:, :2].sin(), torch.ones(3))
+    (value,), (tangent,) = graph.jvp((torch.ones(3),), (torch.ones(3) * 2,))
+    assert torch.equal(tangent, 2 * torch.ones(2, 2).cos())
+    assert torch.equal(value, torch.ones(2, 2).sin())

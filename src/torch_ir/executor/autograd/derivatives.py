@@ -150,21 +150,22 @@ class _TrialArguments:
         return call_with(self._signature, self._values, formula)
 
     def _tensor(self, kind: TensorType, *, is_wanted: bool) -> torch.Tensor:
-        tensor = _ones(kind)
-        if not is_wanted:
+        tensor = _ones(kind, is_dual=is_wanted and self._forward)
+        if self._forward or not is_wanted:
             return tensor
-        if self._forward:
-            return forward_ad.make_dual(tensor, torch.ones_like(tensor))
         self.leaves.append(tensor.requires_grad_())
         return tensor.clone()  # operators may write to it, but not to a leaf
 
 
-def _ones(kind: TensorType) -> torch.Tensor:
+def _ones(kind: TensorType, *, is_dual: bool) -> torch.Tensor:
     shape, strides = cast(tuple[int, ...], kind.shape), cast(tuple[int, ...], kind.strides)
     pairs = zip(shape, strides, strict=True)
     extent = 1 + sum([(size - 1) * stride for size, stride in pairs])
     dtype: torch.dtype = getattr(torch, kind.dtype)
-    return torch.ones(max(extent, 0), dtype=dtype).as_strided(shape, strides)
+    memory = torch.ones(max(extent, 0), dtype=dtype)
+    if is_dual:  # of the memory: torch makes no dual of what lies in one place twice
+        memory = forward_ad.make_dual(memory, torch.ones_like(memory))
+    return memory.as_strided(shape, strides)
 
 
 def _backward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
