@@ -292,6 +292,22 @@ def test_attention_of_shared_heads_is_one_node_of_openvino():
         torch.testing.assert_close(run(*args), Shared()(*args))
 
 
+def test_openvino_is_told_the_sizes_that_are_known():
+    openvino = pytest.importorskip("openvino", reason="openvino is not installed")
+    from torch_ir.backends.runtimes.openvino_model import openvino_model
+
+    class Shifted(nn.Module):
+        def forward(self, x, y):
+            return (x + y).tanh()
+
+    given = torch.ones(3, 4), torch.ones(4)
+    sizes = {"x": {0: torch.export.Dim("rows", min=2)}, "y": None}
+    exported = torch.export.export(Shifted(), given, dynamic_shapes=sizes)
+    model = openvino_model(openvino, exported)
+    assert [str(port.partial_shape) for port in model.inputs] == ["[?,4]", "[4]"]
+    assert [str(port.partial_shape) for port in model.outputs] == ["[?,4]"]
+
+
 def test_numbers_that_data_decides_are_given_to_openvino():
     pytest.importorskip("openvino", reason="openvino is not installed")
 

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch_ir.backends.runtimes.onnx_model import onnx_bytes
 from torch_ir.backends.runtimes.rewrites import plain_attention, plain_truths
 from torch_ir.quiet import quietly
+from torch_ir.torch_api import SYMBOLIC_TYPES
 
 
 def openvino_model(runtime: Any, program: ExportedProgram) -> Any:
@@ -25,7 +26,7 @@ def openvino_model(runtime: Any, program: ExportedProgram) -> Any:
         if _is_quantized(program):  # which its own frontend takes for floats
             return runtime.Core().read_model(io.BytesIO(onnx_bytes(program)))
         model = runtime.convert_model(plain_truths(plain_attention(program, is_grouped=False)))
-        _type_numbers(runtime, model, program)
+        _type_parameters(runtime, model, program)
         _keep_order(runtime, model)
         return model
 
@@ -38,16 +39,21 @@ def _is_quantized(program: ExportedProgram) -> bool:
     return any(target.startswith("quantized_decomposed.") for target in targets)
 
 
-def _type_numbers(runtime: Any, model: Any, program: ExportedProgram) -> None:
-    """Say what the parameters are that are numbers: the frontend knows of tensors alone."""
+def _type_parameters(runtime: Any, model: Any, program: ExportedProgram) -> None:
+    """Say the sizes of the parameters, which the frontend leaves open, and which are numbers.
+
+    A kernel of unknown sizes is chosen at each call, which takes longer than a small layer.
+    """
     given = {node.name: node.meta["val"] for node in program.graph.find_nodes(op="placeholder")}
-    numbers = [p for p in model.get_parameters() if p.partial_shape.rank.is_dynamic]
-    for parameter in numbers:
-        is_whole = isinstance(given[parameter.get_friendly_name()], torch.SymInt)
-        parameter.set_element_type(getattr(runtime.Type, "i64" if is_whole else "f32"))
-        parameter.set_partial_shape(runtime.PartialShape([]))
-    if numbers:
-        model.validate_nodes_and_infer_types()
+    for parameter in model.get_parameters():
+        value, sizes = given[parameter.get_friendly_name()], []
+        if isinstance(value, torch.Tensor):
+            sizes = [-1 if isinstance(size, SYMBOLIC_TYPES) else size for size in value.shape]
+        elif parameter.partial_shape.rank.is_dynamic:
+            is_whole = isinstance(value, torch.SymInt)
+            parameter.set_element_type(getattr(runtime.Type, "i64" if is_whole else "f32"))
+        parameter.set_partial_shape(runtime.PartialShape(sizes))
+    model.validate_nodes_and_infer_types()
 
 
 def _keep_order(runtime: Any, model: Any) -> None:
