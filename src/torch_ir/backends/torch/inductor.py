@@ -40,6 +40,9 @@ _WRITTEN_OUT = frozenset(
 )
 """Operators that it writes as arithmetic: their own kernels, or gradients, ask for values."""
 
+_FROZEN = {"freezing": True}
+"""Weights never change, so that it may pack them once, and compute what follows from them."""
+
 
 @dataclass(frozen=True)
 class Inductor(NativeBackend):
@@ -50,7 +53,7 @@ class Inductor(NativeBackend):
 
     Args:
         options: Inductor's own configuration for these subgraphs, such as
-            ``{"max_autotune": True}``.
+            ``{"max_autotune": True}``. ``freezing`` is on.
 
     Raises:
         InputError: Inductor has no such option.
@@ -100,7 +103,7 @@ class Inductor(NativeBackend):
         if all(tensor.device.type == "cpu" for tensor in program.state_dict.values()):
             _require_compiler()
         chosen = {key: value for key, value in options.items() if key != "fallback"}
-        return _Lazy(program, {**self.options, **chosen})
+        return _Lazy(program, {**_FROZEN, **self.options, **chosen})
 
     def __call__(
         self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
