@@ -33,8 +33,7 @@ class State:
         self.turn = threading.RLock() if self.tensors else None
         self._first = payload
         self._is_torn = False
-        changes_shapes = any(node.op_type in IN_PLACE_VIEWS for _, _, node in ir.walk())
-        self._reshaped = self.tensors if changes_shapes else {}
+        self._reshaped = self.tensors if changes_shapes(ir) else {}
 
     @contextmanager
     def in_turn(self) -> Generator[None]:
@@ -88,7 +87,7 @@ class State:
             )
 
     def detach(self) -> None:
-        """Detach every buffer: gradients are those of one call."""
+        """Detach buffers that were written themselves: gradients are those of one call."""
         for tensor in self.tensors.values():
             if tensor.requires_grad:
                 tensor.detach_()
@@ -96,9 +95,7 @@ class State:
 
 def _first_values(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Copy each buffer that is or may be written; a tied one once, under all its names."""
-    external, aliases = ir.external_values(), ir.aliases
-    keys = {external[m.target][0] for m in ir.mutations if m.target in external}
-    keys |= {key for name, (key, _) in external.items() if aliases.is_written(name)}
+    keys = written_buffers(ir)
     copies = {
         # a program may show parts of a constant that it writes, by their places in row-major order
         key: payload[name]
@@ -106,7 +103,19 @@ def _first_values(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torc
         .clone(
             memory_format=torch.contiguous_format if key in ir.constants else torch.preserve_format
         )
-        for name, (key, _) in external.items()
-        if key in keys
+        for name, key in keys.items()
     }
-    return {name: copies[key] for name, (key, _) in external.items() if key in keys}
+    return {name: copies[key] for name, key in keys.items()}
+
+
+def written_buffers(ir: IR) -> dict[str, str]:
+    """Return the keys of the buffers that a program writes or may write, by all their names."""
+    external, aliases = ir.external_values(), ir.aliases
+    keys = {external[m.target][0] for m in ir.mutations if m.target in external}
+    keys |= {key for name, (key, _) in external.items() if aliases.is_written(name)}
+    return {name: key for name, (key, _) in external.items() if key in keys}
+
+
+def changes_shapes(ir: IR) -> bool:
+    """Return whether a program may give one of its tensors another shape, in place."""
+    return any(node.op_type in IN_PLACE_VIEWS for _, _, node in ir.walk())

@@ -10,6 +10,7 @@ from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.codegen.nodes import RUN_TIME, NodeWriter
 from torch_ir.executor.codegen.outside import outside_symbols, symbols_read
+from torch_ir.executor.codegen.state_lines import StateWriter
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.ir import Container, SymExpr, TensorLeaf, Tree, ValueLeaf
 from torch_ir.ir.tree import leaves
@@ -45,7 +46,7 @@ class FunctionWriter:
         self._plan = plan
         self._indent = indent
         self._observed = observed
-        self._renewed = _renewed(plan) if module.recorded and not observed else frozenset[str]()
+        self.state = StateWriter(self.names, plan, observed=observed)
         inner = f"{indent}    "
         self._nodes = NodeWriter(self.names, plan, inner, observed=observed, reuse=reuse)
 
@@ -53,7 +54,7 @@ class FunctionWriter:
         """Write the function, in parts where it is long."""
         head = self._head()
         parts = _parts(self._plan.steps)
-        head += self._indented(self._values_before())
+        head += self._indented(self.state.before())
         if len(parts) == 1:
             return [*head, *self._nodes.lines(parts[0]), *self._indented(self._end())]
         return self._long(head, parts)
@@ -61,10 +62,6 @@ class FunctionWriter:
     def _indented(self, lines: Iterable[CodeLine]) -> Iterator[CodeLine]:
         inner = f"{self._indent}    "
         return (CodeLine(inner + text, node, is_call) for text, node, is_call in lines)
-
-    def external(self, name: str) -> str:
-        """Return the identifier of a weight or constant, or of the buffer as the run leaves it."""
-        return self.names.buffer(name) if name in self._renewed else self.names.value(name)
 
     # -- parameters and results -------------------------------------------------------------------
 
@@ -112,27 +109,9 @@ class FunctionWriter:
                             f"{self.names.symbol(name)} = {solve}({dim.text!a}, {size})"
                         )
 
-    def _values_before(self) -> Iterator[CodeLine]:
-        """The values of buffers that get other memory; gradients keep these, not the buffers."""
-        for name in sorted(self._renewed):
-            yield CodeLine(f"{self.names.value(name)} = {self.names.buffer(name)}.data")
-
     def _end(self) -> Iterator[CodeLine]:
         """What is written when the program ends, and what it returns."""
-        copied: dict[str, str] = {}
-        for write in self._plan.writes:
-            if write.is_copied_first:
-                copied[write.value] = self.names.copy(write.value)
-                yield CodeLine(f"{copied[write.value]} = {self.names.value(write.value)}.clone()")
-        for write in self._plan.writes:
-            target = self.external(write.target)
-            value = copied.get(write.value) or self.names.value(write.value)
-            if write.is_handed_over and not self._observed:  # who watches keeps values
-                name = "renew" if self._renewed else "hand_over"
-                hand_over = self.names.module.imported(RUN_TIME, name)
-                yield CodeLine(f"{hand_over}({target}, {value})")
-            else:
-                yield CodeLine(f"{target}.copy_({value})")
+        yield from self.state.after()
         yield from self._copied_results()
         yield CodeLine(f"return {self._result()}")
 
@@ -194,7 +173,7 @@ class FunctionWriter:
 
         Each part empties the list that it takes, so that nothing outlives its last use.
         """
-        outside = frozenset(self._plan.external) - self._renewed
+        outside = frozenset(self._plan.external) - self.state.buffers.keys()
         needed = live_identifiers(self.names, self._plan, parts, outside, observed=self._observed)
         names = [self.names.part(f"{self.name}_{i + 1}") for i in range(len(parts))]
         lines: list[CodeLine] = []
@@ -213,13 +192,6 @@ class FunctionWriter:
         first = f"live = {names[0]}({sequence(needed[0], is_tuple=False)})"
         calls = [first, *(f"live = {name}(live)" for name in names[1:]), "return live"]
         return [*lines, *head, *self._indented([CodeLine(text) for text in calls])]
-
-
-def _renewed(plan: Plan) -> frozenset[str]:
-    """The names of the buffers that get other memory when the program ends; tied ones are all."""
-    keys = {name: key for name, (key, _) in plan.ir.external_values().items()}
-    given = {keys[write.target] for write in plan.writes if write.is_handed_over}
-    return frozenset([name for name in plan.external if keys[name] in given])
 
 
 def _parts(steps: Sequence[Step]) -> list[range]:

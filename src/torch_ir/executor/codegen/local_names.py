@@ -37,7 +37,7 @@ class LocalNames:
         return self.module.names.of(f"copy in {self.path}", name)
 
     def buffer(self, name: str) -> str:
-        """Return the identifier of a buffer whose value of before the run has another."""
+        """Return the identifier of a buffer for whose value another tensor stands."""
         return self.module.names.of(f"buffer in {self.path}", name)
 
     def result(self, node: str) -> str:

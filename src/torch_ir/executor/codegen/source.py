@@ -67,14 +67,14 @@ def write_source(
         device: Where the inputs of a call must be.
         observed: Tell ``will_run(position, inputs)`` and ``did_run(position, outputs)``, which the
             function then takes as its last arguments, of every node.
-        recorded: Write what gradients can be taken of: calls that have one, and other memory for
-            a buffer that the end of the run gives another value.
+        recorded: Write what gradients can be taken of: calls that have one, and tensors that stand
+            for the buffers which are written.
         reuse: Let results take the place of dead values where the plan says so.
     """
     module = GeneratedModule(recorded=recorded)
     main = FunctionWriter(module, plan, "run", "    ", observed=observed, reuse=reuse)
     body = main.lines()
-    names = [(main.external(name), name) for name in plan.external]
+    names = [(main.state.external(name), name) for name in plan.external]
     payload = [CodeLine(f"    {given} = payload[{name!a}]") for given, name in names]
     accepts = guard_lines(module, plan.ir, device, plan.input_devices)
     functions = [
