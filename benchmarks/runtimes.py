@@ -81,12 +81,19 @@ def executorch_alone(model: torch.nn.Module, inputs: Inputs) -> Contender:
     return run
 
 
+def inductor_alone(model: torch.nn.Module, inputs: Inputs) -> Contender:
+    """torch.compile, with weights packed as its pages on inference advise."""
+    compiled = torch.compile(model, options={"freezing": True})
+    return lambda: compiled(*inputs)
+
+
 ALONE = {
-    "onnxruntime": onnxruntime_alone,
-    "openvino": openvino_alone,
-    "executorch": executorch_alone,
+    "onnxruntime": ("onnxruntime", onnxruntime_alone),
+    "openvino": ("openvino", openvino_alone),
+    "executorch": ("executorch", executorch_alone),
+    "inductor": ("torch", inductor_alone),
 }
-"""Each runtime by hand."""
+"""The package of each runtime, and the runtime by hand."""
 
 
 def mobilenet() -> Model:
@@ -127,8 +134,8 @@ def measure(name: str, backends: list[str], rounds: int, seconds: float) -> Rati
     model, inputs = build(name)
     ir, weights = torch_ir.extract_ir(model, inputs), model.state_dict()
     runs: dict[str, Contender] = {"eager": lambda: model(*inputs)}
-    for runtime, alone in ALONE.items():
-        if find_spec(runtime) is None:
+    for runtime, (package, alone) in ALONE.items():
+        if find_spec(package) is None:
             continue
         try:
             with quietly():

@@ -33,6 +33,7 @@ class State:
         self.turn = threading.RLock() if self.tensors else None
         self._first = payload
         self._is_torn = False
+        self._is_saved = False  # whether gradients may have saved the memory of a buffer
         self._reshaped = self.tensors if changes_shapes(ir) else {}
 
     @contextmanager
@@ -55,10 +56,12 @@ class State:
             with torch.no_grad():
                 for name, tensor in self.tensors.items():
                     first = self._first[name]
-                    # other memory: a gradient of an earlier call may have saved what it has
-                    memory = torch.empty_like(tensor if tensor.shape == first.shape else first)
-                    tensor.set_(memory.untyped_storage(), 0, memory.shape, memory.stride())
+                    if self._is_saved or tensor.shape != first.shape:
+                        like = tensor if tensor.shape == first.shape else first
+                        memory = torch.empty_like(like)
+                        tensor.set_(memory.untyped_storage(), 0, memory.shape, memory.stride())
                     tensor.copy_(first)
+            self._is_saved = False
             self._is_torn = False
 
     def tear(self) -> None:
@@ -87,7 +90,8 @@ class State:
             )
 
     def detach(self) -> None:
-        """Detach buffers that were written themselves: gradients are those of one call."""
+        """End a run that autograd recorded: gradients are those of one call."""
+        self._is_saved = True
         for tensor in self.tensors.values():
             if tensor.requires_grad:
                 tensor.detach_()

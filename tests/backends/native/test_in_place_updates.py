@@ -163,6 +163,10 @@ def test_onnxruntime_copies_no_cache(write):
     cache = given[[meta.shape for meta in taken].index((2, 256, 64))]
     assert sum(result is cache for result in delegate.compiled(*given)) == 1
     assert cache.count_nonzero() > 0  # the row has the bias of a projection
+    moved = torch.zeros_like(cache)
+    cache.set_(moved)  # the tensor is the same, and lies elsewhere
+    delegate.compiled(*given)
+    assert moved.count_nonzero() > 0
 
 
 def test_onnxruntime_in_place_with_as_many_rows_as_there_are():

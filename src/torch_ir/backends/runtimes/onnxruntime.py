@@ -136,10 +136,11 @@ class _InPlace:
                     self._binding.bind_input(self._given[position], *_memory(tensor))
                     self._bound[position] = where
             for result, place in self._places.items():
-                if self._bound.get(place) is not given[place]:
+                where = given[place].data_ptr()  # which a tensor may have changed
+                if self._bound.get(place) != where:
                     self._binding.bind_input(self._given[place], *_memory(given[place]))
                     self._binding.bind_output(self._made[result], *_memory(given[place]))
-                    self._bound[place] = given[place]
+                    self._bound[place] = where
             for position in self._own:  # else it writes where the last call's result is
                 self._binding.bind_output(self._made[position], "cpu")
             self._run(self._binding)
