@@ -21,7 +21,7 @@ from semantics_calls import BACKWARD, OPERATORS, Call, recorded
 from torch_ir.errors import TorchIRError
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.semantics import denotation
-from torch_ir.semantics.bounds.relations import relation
+from torch_ir.semantics.bounds.algebra.relations import relation
 from torch_ir.semantics.tolerance import bound, kind_of
 
 Array = np.ndarray[Any, Any]

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from infer.trusting_calls import program_of
-from semantics.compare import operator
+from semantics.judging import verdict
 from torch_ir import extract_ir, validate
-from torch_ir.executor import register_executor, unregister_executor
 
 DTYPES = (torch.float32, torch.float64, torch.complex64)
 SHAPES = ([3, 3], [5, 3], [3, 5], [2, 4, 4], [1, 1], [0, 3], [40, 20], [64, 64])
@@ -45,19 +43,6 @@ def calls(shape: Sequence[int]) -> list[tuple[str, dict[str, Any]]]:
         found += [("_linalg_eigh.default", {"compute_v": False})]
         found += [("linalg_eig.default", {}), ("linalg_eigvals.default", {})]
     return found
-
-
-def verdict(op_type: str, arguments: dict[str, Any], kernel: Callable[..., Any] | None = None):
-    results = operator(op_type)(**arguments)
-    results = list(results) if isinstance(results, tuple) else [results]
-    ir, tensors = program_of(op_type, arguments, results)
-    if kernel is not None:
-        register_executor(op_type)(lambda inputs, attributes: kernel([*results]))
-    try:
-        return validate(ir, {}, tuple(tensors), against=["denotation"])
-    finally:
-        if kernel is not None:
-            unregister_executor(op_type)
 
 
 KINDS = ("usual", "large", "ill", "deficient", "equal", "triangle")

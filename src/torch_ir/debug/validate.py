@@ -521,16 +521,13 @@ def _unlike(
     """How far what a node made and wrote is from what torch's plain operator did."""
     if node.op_type in VALUES_OPEN:
         return {}
-    pairs = [
-        (meta.name, made[meta.producer_output_idx], tensor)
-        for meta, tensor in zip(node.outputs, outputs, strict=True)
-    ]
+    errors: dict[str, Error] = {}
+    for meta, got in zip(node.outputs, outputs, strict=True):
+        index = meta.producer_output_idx
+        expected = with_open_places(node, before, index, made[index], got)
+        errors[meta.name] = same_bits(expected, got)
     left = dict(zip([meta.name for meta in node.inputs], given, strict=True))
-    pairs += [(f"written {name}", left[name], tensor) for name, tensor in after.items()]
-    return {
-        name: same_bits(with_open_places(node, before, expected, got), got)
-        for name, expected, got in pairs
-    }
+    return errors | {f"written {n}": same_bits(left[n], got) for n, got in after.items()}
 
 
 def _placed(node: OpNode, outputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:

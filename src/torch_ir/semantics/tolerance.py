@@ -22,13 +22,13 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
-    linear_equations,
     normalization,
     resampling,
     rows,
     special,
     sums,
 )
+from torch_ir.semantics.bounds.algebra import linear_equations
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, rounding
 from torch_ir.semantics.bounds.call import spacing as spacing
 from torch_ir.semantics.bounds.light_operands import with_light_operands

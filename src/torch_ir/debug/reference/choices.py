@@ -17,7 +17,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ops.choices import NEARLY_OPEN, leaves_ties_open
 from torch_ir.semantics import denotation
 from torch_ir.semantics.arguments import arguments_of
-from torch_ir.semantics.bounds.relations import relation
+from torch_ir.semantics.bounds.algebra.relations import relation
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.tolerance import spacing

@@ -11,10 +11,10 @@ import torch
 
 from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.ir import OpNode
-from torch_ir.semantics.arguments import as_array
+from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.axes import axis
+from torch_ir.semantics.bounds.unwritten import may_leave, unwritten
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
-from torch_ir.semantics.operators.matmul import behind_groups
 from torch_ir.semantics.operators.sorting import in_order
 from torch_ir.semantics.tolerance import overflow_edge, spacing
 
@@ -58,16 +58,18 @@ class Error:
 
 
 def with_open_places(
-    node: OpNode, inputs: Sequence[torch.Tensor], expected: torch.Tensor, got: torch.Tensor
+    node: OpNode,
+    inputs: Sequence[torch.Tensor],
+    index: int,
+    expected: torch.Tensor,
+    got: torch.Tensor,
 ) -> torch.Tensor:
     """Return a result with another's values in the places that a call leaves as memory was."""
-    if node.op_type != "aten._grouped_mm.default" or expected.shape != got.shape:
+    if not may_leave(node.op_type, index) or expected.shape != got.shape:
         return expected
-    slots = [node.slots.get(name) for name in ("self", "mat2", "offs")]
-    first, second, offs = [inputs[s] if isinstance(s, int) else None for s in slots]
-    if first is None or second is None or offs is None:
-        return expected
-    is_open = behind_groups(expected.shape, first.dim(), second.dim(), as_array(offs))
+    values = {m.name: as_array(t) for m, t in zip(node.inputs, inputs, strict=True)}
+    arguments = arguments_of(node, values.__getitem__, {}, str)
+    is_open = unwritten(node.op_type, index, arguments, expected.shape)
     return torch.where(torch.from_numpy(is_open).to(got.device), got, expected)
 
 

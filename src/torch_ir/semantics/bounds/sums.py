@@ -20,8 +20,8 @@ from torch_ir.semantics.bounds.call import (
     length,
 )
 from torch_ir.semantics.bounds.call import moduli as sizes_of
+from torch_ir.semantics.bounds.unwritten import unwritten
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
-from torch_ir.semantics.operators.matmul import behind_groups
 from torch_ir.semantics.operators.sorting import histogram_range
 
 PARTS = 4
@@ -146,7 +146,8 @@ def product(call: BoundedCall) -> Errors:
         ways = replace(call, arguments={**call.arguments, **whole}, _wide={}).terms()
         errors = [e if e is None else call.opened(e, w) for e, w in zip(errors, ways, strict=True)]
     if call.op_type == "aten._grouped_mm.default":
-        return [np.where(_is_behind(call), np.inf, error) for error in errors]
+        is_open = unwritten(call.op_type, 0, call.arguments, call.results[0].shape)
+        return [np.where(is_open, np.inf, error) for error in errors]
     if call.is_narrow and call.op_type == "aten.linear.default" and first.ndim > 2:
         if call["bias"] is None:
             return errors
@@ -169,14 +170,6 @@ def _repeated(call: BoundedCall, factors: list[str], of: slice) -> float:
         lines = [call.repeats(name, [axis]) for axis in range(call[name].ndim)[of]]
         shares.append(max((float(np.max(line, initial=0)) for line in lines), default=0.0))
     return min(shares[1:], default=0.0)
-
-
-def _is_behind(call: BoundedCall) -> Array:
-    """Mark the rows and columns of a grouped product that no group has: any values are right."""
-    offs, shape = call["offs"], call.results[0].shape
-    if offs is None:
-        return np.zeros(shape, bool)
-    return behind_groups(shape, call["self"].ndim, call["mat2"].ndim, offs)
 
 
 _ADDING = frozenset(

@@ -8,8 +8,7 @@ from __future__ import annotations
 from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
-    factorizations,
-    linear_equations,
+    losses,
     normalization,
     resampling,
     rows,
@@ -17,6 +16,7 @@ from torch_ir.semantics.bounds import (
     special,
     sums,
 )
+from torch_ir.semantics.bounds.algebra import factorizations, linear_equations
 from torch_ir.semantics.bounds.call import Rule
 
 _ATEN: dict[Rule, str] = {
@@ -334,6 +334,10 @@ _ATEN: dict[Rule, str] = {
     sums.histogram: """
         histc.default
     """,
+    losses.alignment: "_ctc_loss.Tensor _ctc_loss.default",
+    losses.alignment_backward: "_ctc_loss_backward.Tensor _ctc_loss_backward.default",
+    losses.margins: "multi_margin_loss_backward.default",
+    losses.label_counts: "multilabel_margin_loss_backward.default",
     segments.reduced: "segment_reduce.default",
     segments.histogram: "histogram.bin_ct histogram.bins_tensor",
     segments.shortened: "embedding_renorm.default",

@@ -3,7 +3,7 @@
 Matrices are the last two axes; what stands before is a batch. Singular values fall, eigenvalues of
 Hermitian matrices rise. Signs, phases and the order of other eigenvalues are those of LAPACK where
 a program is evaluated, and left to kernels where these are judged: what has to hold between a
-matrix and its factors is in :mod:`torch_ir.semantics.bounds.relations`.
+matrix and its factors is in :mod:`torch_ir.semantics.bounds.algebra.relations`.
 
 Source: torch.linalg; LAPACK's geqrf, gesdd, heevd and geev.
 """

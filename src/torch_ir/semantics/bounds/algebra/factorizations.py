@@ -1,8 +1,9 @@
 """Bounds of the values of factorizations; their vectors are open, where nothing relates them.
 
-What holds between a matrix and its factors is in :mod:`torch_ir.semantics.bounds.relations`. These
-are what the nodes after a factorization carry on: singular values, and eigenvalues of Hermitian
-matrices, are off by ``c(n) · u`` of the norm (Weyl).
+What holds between a matrix and its factors is in
+:mod:`torch_ir.semantics.bounds.algebra.relations`. These are what the nodes after a factorization
+carry on: singular values, and eigenvalues of Hermitian matrices, are off by ``c(n) · u`` of the
+norm (Weyl).
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from torch_ir.semantics.bounds.algebra.linear_equations import spread_of
 from torch_ir.semantics.bounds.call import BoundedCall, Errors
-from torch_ir.semantics.bounds.linear_equations import spread_of
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.factorizations import cut, inverted
 

@@ -21,7 +21,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.linear_equations import REACH, norm_of
+from torch_ir.semantics.bounds.algebra.linear_equations import REACH, norm_of
 from torch_ir.semantics.dtypes import Array, is_complex, real_of, widened
 from torch_ir.semantics.operators.factorizations import finite, hermitian
 from torch_ir.semantics.operators.linear_equations import adjoint
