@@ -115,7 +115,6 @@ _embedding_bag_backward.default _embedding_bag_per_sample_weights_backward.defau
 _histogramdd_bin_edges.default _histogramdd_from_bin_cts.default
 _segment_reduce_backward.default batch_norm_backward.default
 fractional_max_pool3d.default hash_tensor.default
-
 """,
 }
 """What no program can be judged by, and why; the list only shrinks."""

@@ -132,11 +132,9 @@ def margins(call: BoundedCall) -> Errors:
     moved = np.where(found > -off, 2 * off, 0) if is_squared else np.abs(found) <= off
     error = moved + call.unit * FEW * slopes
     error[places], slopes[places] = 0, 0
-    count = rows.shape[1]
-    one_way = repeats(found, [1])[:, None] if is_squared else 1.0
-    steps = call.unit * (FEW + call.depth(count, np.inf, one_way))
-    ends = np.sum(error, 1, keepdims=True) + steps * np.sum(slopes, 1, keepdims=True)
-    error[places] = ends[:, 0]
+    adds = call.depth(rows.shape[1], np.inf, repeats(found, [1])) if is_squared else 0.0
+    adds = adds + np.sum(slopes > 0, 1) / 2  # equal ones round by up to half of the sum so far
+    error[places] = np.sum(error, 1) + call.unit * (FEW + adds) * np.sum(slopes, 1)
     return [(error * share).reshape(result.shape)]
 
 
@@ -152,7 +150,7 @@ def label_counts(call: BoundedCall) -> Errors:
         counts[number, label] += np.sum(found > 0)
         moved[number] += near
         moved[number, label] += np.sum(near)
-    error = call.unit * (FEW + counts) * counts + moved
+    error = call.unit * (FEW + counts / 2) * counts + moved
     return [(error * share).reshape(result.shape)]
 
 
