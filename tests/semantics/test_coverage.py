@@ -111,7 +111,6 @@ linalg_ldl_solve.default
 """,
     "not written yet": """
 _batch_norm_with_update.default
-_embedding_bag_backward.default _embedding_bag_per_sample_weights_backward.default
 _histogramdd_bin_edges.default _histogramdd_from_bin_cts.default
 _segment_reduce_backward.default batch_norm_backward.default
 fractional_max_pool3d.default hash_tensor.default

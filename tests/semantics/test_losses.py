@@ -70,9 +70,9 @@ def test_alignments_agree(kind: str, dtype: torch.dtype) -> None:
             given = ctc(dtype, seed, steps=steps, in_rows=in_rows, kind=kind)
             for name, arguments in (("_ctc_loss", given), ("_ctc_loss_backward", gradient(given))):
                 report = verdict(f"aten.{name}.default", arguments, against=BOTH)
-                assert report.verdict == "agree", report
+                assert report.verdict == "agree", str(report)
                 report = verdict(f"aten.{name}.Tensor", as_tensors(arguments), against=BOTH)
-                assert report.verdict == "agree", report
+                assert report.verdict == "agree", str(report)
 
 
 def test_labels_that_do_not_fit_have_no_alignment() -> None:
@@ -81,7 +81,7 @@ def test_labels_that_do_not_fit_have_no_alignment() -> None:
     for zeroed in (False, True):
         back = gradient(given) | {"zero_infinity": zeroed}
         report = verdict("aten._ctc_loss_backward.default", back, against=BOTH)
-        assert report.verdict == "agree", report
+        assert report.verdict == "agree", str(report)
     none = given | {"input_lengths": [10, 0, 0, 4]}
     assert verdict("aten._ctc_loss.default", none, against=BOTH).verdict == "agree"
 
@@ -157,10 +157,10 @@ def test_gradients_of_margins_agree(dtype: torch.dtype) -> None:
         for p, margin in ((1, 1.0), (2, 1.0), (1, 0.5), (2, 2)):
             given = margins(dtype, seed, p=p, margin=margin)
             report = verdict("aten.multi_margin_loss_backward.default", given, against=BOTH)
-            assert report.verdict == "agree", report
+            assert report.verdict == "agree", str(report)
         given = label_margins(dtype, seed)
         report = verdict("aten.multilabel_margin_loss_backward.default", given, against=BOTH)
-        assert report.verdict == "agree", report
+        assert report.verdict == "agree", str(report)
     one = {"self": torch.randn(9, dtype=dtype), "target": torch.tensor(4), "reduction": 1}
     given = margins(dtype, 1) | one
     assert verdict("aten.multi_margin_loss_backward.default", given).verdict == "agree"

@@ -161,3 +161,35 @@ def test_own_errors_of_lines_are_within_bounds(how: str, dtype: torch.dtype) -> 
         line = ALTERNATING[how](torch.arange(length, dtype=torch.float64)).to(dtype)
         for name, arguments in (*distances_of(line), *sums_of(line)):
             assert parts_of(f"aten.{name}", *arguments) <= 1, (name, length, arguments[2:])
+
+
+STAGNATING = (
+    *("index_add", "index_put", "scatter_add", "embedding_dense_backward", "scatter_reduce"),
+    "_embedding_bag_dense_backward",
+)
+
+
+@pytest.mark.parametrize("count", [1000, 5000, 60000])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", STAGNATING)
+def test_sums_that_no_element_makes_greater_any_more_are_within_bounds(
+    name: str, dtype: torch.dtype, count: int
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    order = torch.randperm(count, generator=generator)
+    values = (torch.arange(count) / count / 2 + 0.5)[order].to(dtype)[:, None]
+    start, index = torch.zeros(2, 1, dtype=dtype), torch.zeros(count, dtype=torch.int64)
+    sizes = torch.ones(count, dtype=torch.int64)
+    arguments: dict[str, tuple[str, tuple[Any, ...]]] = {
+        "index_add": ("default", (start, 0, index, values)),
+        "index_put": ("default", (start, [index], values, True)),
+        "scatter_add": ("default", (start, 0, index[:, None], values)),
+        "embedding_dense_backward": ("default", (values, index, 2, -1, False)),
+        "scatter_reduce": ("two", (start, 0, index[:, None], values, "sum")),
+        "_embedding_bag_dense_backward": (
+            "default",
+            (values, index, torch.arange(count), sizes, sizes, 2, False, 0, None),
+        ),
+    }
+    overload, args = arguments[name]
+    assert parts_of(f"aten.{name}.{overload}", *args) <= 1

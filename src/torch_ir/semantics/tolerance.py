@@ -126,33 +126,43 @@ def bound(
     if not any(array.size for array in arrays) and (given or op_type in RULES):
         return [np.zeros(array.shape) for array in arrays]
     with np.errstate(all="ignore"):
-        arguments = of_no_elements(arguments) or arguments
-        call = BoundedCall(op_type, arguments, arrays, accumulate)
-        if callable(given):
+        try:
+            return _bounded(BoundedCall(op_type, arguments, arrays, accumulate))
+        except Exception:  # NumPy raises anything for a type that it does not compute in
+            if (typed := of_no_elements(arguments)) is None:
+                raise
+        return _bounded(BoundedCall(op_type, typed, arrays, accumulate))
 
-            def stated(call: BoundedCall) -> list[Array]:
-                errors = [np.asarray(e, "float64") for e in given(call.arguments, call.results)]
-                _require_one_each(op_type, errors, arrays)
-                pairs = zip(errors, arrays, strict=True)
-                return [np.broadcast_to(error, array.shape) for error, array in pairs]
 
-            return _of_values(call, stated, call.results)
-        rule = RULES.get(op_type) if given is None else _KINDS[given]
-        if rule is None:
-            return None
+def _bounded(call: BoundedCall) -> list[Array] | None:
+    """The bounds of a call that has elements, or states no tolerance."""
+    op_type, arrays = call.op_type, call.results
+    given = denotation(op_type).tolerance
+    if callable(given):
 
-        def wholes(call: BoundedCall) -> list[Array]:
-            errors = rule(call)
+        def stated(call: BoundedCall) -> list[Array]:
+            errors = [np.asarray(e, "float64") for e in given(call.arguments, call.results)]
             _require_one_each(op_type, errors, arrays)
-            return [_whole(call, error, r) for error, r in zip(errors, call.results, strict=True)]
+            pairs = zip(errors, arrays, strict=True)
+            return [np.broadcast_to(error, array.shape) for error, array in pairs]
 
-        if _is_open_beside_infinities(rule, arrays[0]):
-            return [np.nan_to_num(part, posinf=np.inf) for part in wholes(call)]
-        is_exact = given is not None or rule is control_flow.converted
-        bounds = _of_values(call, wholes, call.results if is_exact else None)
-        if rule.__module__ == elementwise.__name__:
-            bounds = with_light_operands(call, bounds)
-        return _opened(call, rule, bounds)
+        return _of_values(call, stated, call.results)
+    rule = RULES.get(op_type) if given is None else _KINDS[given]
+    if rule is None:
+        return None
+
+    def wholes(call: BoundedCall) -> list[Array]:
+        errors = rule(call)
+        _require_one_each(op_type, errors, arrays)
+        return [_whole(call, error, r) for error, r in zip(errors, call.results, strict=True)]
+
+    if _is_open_beside_infinities(rule, arrays[0]):
+        return [np.nan_to_num(part, posinf=np.inf) for part in wholes(call)]
+    is_exact = given is not None or rule is control_flow.converted
+    bounds = _of_values(call, wholes, call.results if is_exact else None)
+    if rule.__module__ == elementwise.__name__:
+        bounds = with_light_operands(call, bounds)
+    return _opened(call, rule, bounds)
 
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {

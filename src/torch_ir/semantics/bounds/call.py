@@ -28,6 +28,8 @@ what they have: torch adds 4 vectors of at least 8 lanes in cascades, while libr
 blocks of a product one after the other."""
 WALK = 1.5
 """How far a walk of one step after the other goes, in units of √n: of the greatest of many."""
+EIGHTH = 1 / 8
+"""How much of an element a sum's unit may be for roundings to be as often up as down."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,17 @@ class BoundedCall:
         array = self.arguments[values] if isinstance(values, str) else values
         share = repeats(array, axes, zeros=zeros)
         return np.expand_dims(share, tuple(axes)) if keepdims else share
+
+    def one_way(self, share: Any, count: Any) -> Any:
+        """Return which part of the roundings of so many additions may go one way.
+
+        In the result's own type: of elements that are equal a share, and all where a sum may be
+        so large that most of an element is less than half a unit in its last place. All in
+        float64, where nothing asks which are equal.
+        """
+        if self.dtype == np.float64:
+            return 1.0
+        return np.where(np.asarray(count) * self.result_unit > EIGHTH, 1.0, share)
 
     @property
     def is_narrow(self) -> bool:

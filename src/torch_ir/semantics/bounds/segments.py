@@ -1,12 +1,13 @@
-"""Bounds of segments, of histograms by edges, and of rows made shorter."""
+"""Bounds of segments, of gradients of bags, of histograms by edges, and of rows made shorter."""
 
 from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
+from torch_ir.semantics.bounds.call import WALK, BoundedCall, Errors, least_normal, moduli
 from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.embeddings import MEAN, SUM
 from torch_ir.semantics.operators.segments import equal_edges
 
 FEW = 4
@@ -31,6 +32,29 @@ def reduced(call: BoundedCall) -> Errors:
     (whole,) = call.meant(data=sizes, initial=start)
     error = call.result_unit * (FEW + hits) * np.nan_to_num(whole)
     return [call.opened(error, total, result.dtype)]
+
+
+def bag_gradient(call: BoundedCall) -> Errors:
+    """Bound sums of scaled rows in the gradient's own type, in which scales are rounded, too."""
+    (result,), mode = call.results, call["mode"]
+    whole = {"grad": np.ones(call["grad"].shape), "per_sample_weights": None}
+    (hits,) = call.meant(**whole, scale_grad_by_freq=False, mode=SUM if mode == MEAN else mode)
+    (terms,) = call.terms()
+    share = float(np.max(call.repeats("grad", range(2)), initial=0))
+    walk = WALK * np.sqrt(hits) + call.one_way(share, hits) * hits
+    error = call.result_unit * (FEW + walk) * terms
+    least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
+    return [call.opened(error + least * hits, terms, result.dtype)]
+
+
+def bag_weights(call: BoundedCall) -> Errors:
+    """Bound products of rows: n is the width."""
+    (result,), (terms,) = call.results, call.terms()
+    width = max(call["grad"].shape[-1], 1)
+    one_way = min(float(np.max(call.repeats(n, [1]), initial=0)) for n in ("grad", "weight"))
+    error = call.unit * (FEW + call.depth(width, np.inf, one_way)) * terms
+    least = width * least_normal(call.dtype) if call.is_narrow else 0.0
+    return [call.opened(error + least, terms, result.dtype)]
 
 
 def histogram(call: BoundedCall) -> Errors:

@@ -399,7 +399,7 @@ def scattered(call: BoundedCall) -> Errors:
         if not is_inexact(result.dtype):
             errors.append(None)
             continue
-        walk = np.sqrt(hits) + one_way * hits
+        walk = np.sqrt(hits) + call.one_way(one_way, hits) * hits
         error = call.unit * (FEW + walk) * terms * (3 if is_complex(result.dtype) else 1)
         if call.is_narrow:  # the first addition is the result's own rounding
             scaled = call.arguments.get("alpha", 1) != 1  # the products are rounded too
@@ -462,7 +462,7 @@ def scatter_joined(call: BoundedCall) -> Errors:
         if call.op_type in _JOINED:
             del counted["include_self"]
         (hits,) = call.meant(**counted)
-    walk = np.sqrt(hits) + _repeated_sources(call) * hits
+    walk = np.sqrt(hits) + call.one_way(_repeated_sources(call), hits) * hits
     # some kernels join in the type
     own, kept_in = (call.result_unit, result.dtype) if call.is_narrow else (call.unit, None)
     if reduce in ("multiply", "prod"):

@@ -338,6 +338,10 @@ _ATEN: dict[Rule, str] = {
     losses.alignment_backward: "_ctc_loss_backward.Tensor _ctc_loss_backward.default",
     losses.margins: "multi_margin_loss_backward.default",
     losses.label_counts: "multilabel_margin_loss_backward.default",
+    segments.bag_gradient: """
+        _embedding_bag_backward.default _embedding_bag_dense_backward.default
+    """,
+    segments.bag_weights: "_embedding_bag_per_sample_weights_backward.default",
     segments.reduced: "segment_reduce.default",
     segments.histogram: "histogram.bin_ct histogram.bins_tensor",
     segments.shortened: "embedding_renorm.default",

@@ -188,3 +188,120 @@ def _bounds(count: int, offsets: Array, include_last_offset: bool) -> tuple[list
         raise InvalidIRError(f"offsets {marks} are not for {count} indices")
     ends = marks[1:] if include_last_offset else [*marks[1:], count]
     return (marks[:-1] if include_last_offset else marks), ends if marks else []
+
+
+# -- gradients of bags ----------------------------------------------------------------------------
+
+
+@denotes("aten._embedding_bag_dense_backward.default")
+@np.errstate(all="ignore")
+def embedding_bag_dense_backward(
+    grad: Array,
+    indices: Array,
+    offset2bag: Array,
+    bag_size: Array,
+    maximum_indices: Array,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    per_sample_weights: Array | None,
+    padding_idx: int = -1,
+) -> Array:
+    """The gradient of a table: each row gets its bags' gradients, as often as these hold it.
+
+    Of means it is divided by the bag's size. Of extremes each number's gradient goes to the row
+    that ``maximum_indices`` names, but those of bags of size 0. With ``scale_grad_by_freq`` a
+    row of the others is divided by how many indices mean it (torch 2.13 on the CPU takes another
+    row's number: pytorch#190063). Shape [num_weights, d].
+
+    Raises:
+        InvalidIRError: An index or a bag is out of range, or weights are given for another mode.
+    """
+    gradient = widened(grad)
+    bags, width = grad.shape
+    result = np.zeros((num_weights, width), gradient.dtype)
+    if per_sample_weights is not None and mode != SUM:
+        raise InvalidIRError("weights for each index are for sums only")
+    if mode == MAX:
+        held = np.flatnonzero(bag_size)
+        places = in_range(maximum_indices[held], num_weights)
+        np.add.at(result, (places, np.arange(width)), gradient[held])
+        return rounded(result, grad.dtype)
+    places, owners = in_range(indices.reshape(-1), num_weights), in_range(offset2bag, bags)
+    factors = np.ones(len(places))
+    if per_sample_weights is not None:
+        factors = widened(per_sample_weights).astype("float64")
+    if scale_grad_by_freq:
+        factors = factors / np.bincount(places, minlength=num_weights)[places]
+    if mode == MEAN:
+        factors = factors / bag_size[owners]
+    kept = places != padding_idx
+    np.add.at(result, places[kept], (gradient[owners] * factors[:, None])[kept])
+    return rounded(result, grad.dtype)
+
+
+@denotes("aten._embedding_bag_backward.default")
+def embedding_bag_backward(
+    grad: Array,
+    indices: Array,
+    offsets: Array,
+    offset2bag: Array,
+    bag_size: Array,
+    maximum_indices: Array,
+    num_weights: int,
+    scale_grad_by_freq: bool,
+    mode: int,
+    sparse: bool,
+    per_sample_weights: Array | None,
+    padding_idx: int = -1,
+) -> Array:
+    """As ``_embedding_bag_dense_backward``; bags that are not named follow from the offsets.
+
+    Raises:
+        InvalidIRError: The gradient is sparse.
+    """
+    if sparse:
+        raise InvalidIRError("a sparse gradient has no dense array")
+    return embedding_bag_dense_backward(
+        grad,
+        indices,
+        _owners(offset2bag, offsets, indices.size),
+        bag_size,
+        maximum_indices,
+        num_weights,
+        scale_grad_by_freq,
+        mode,
+        per_sample_weights,
+        padding_idx,
+    )
+
+
+def _owners(offset2bag: Array, offsets: Array, count: int) -> Array:
+    """The bag of each index."""
+    if offset2bag.size or not count:
+        return offset2bag
+    return np.searchsorted(offsets, np.arange(count), "right") - 1
+
+
+@denotes("aten._embedding_bag_per_sample_weights_backward.default")
+@np.errstate(all="ignore")
+def embedding_bag_per_sample_weights_backward(
+    grad: Array,
+    weight: Array,
+    indices: Array,
+    offsets: Array,
+    offset2bag: Array,
+    mode: int,
+    padding_idx: int = -1,
+) -> Array:
+    """The gradient of each index's weight: its row times its bag's gradient; 0 at padding.
+
+    Raises:
+        InvalidIRError: An index or a bag is out of range, or it is of another mode than sums.
+    """
+    if mode != SUM:
+        raise InvalidIRError("weights for each index are for sums only")
+    places = in_range(indices.reshape(-1), _rows(weight))
+    owners = in_range(_owners(offset2bag, offsets, places.size), len(grad))
+    products = np.sum(widened(grad)[owners] * widened(weight)[places], -1)
+    return rounded(np.where(places == padding_idx, 0, products), grad.dtype)
