@@ -29,7 +29,9 @@ def eager(op_type: str, arguments: Mapping[str, Any]) -> Any:
         return overload(*op_type.split(".", 2))(*[arguments[name] for name in leading], **rest)
 
 
-def program_of(op_type: str, arguments: Mapping[str, Any], results: Sequence[torch.Tensor] = ()):
+def program_of(
+    op_type: str, arguments: Mapping[str, Any], results: Sequence[torch.Tensor | None] = ()
+):
     """A program whose one node makes a call, and the tensors that it takes."""
     tensors: list[torch.Tensor] = []
     operands: dict[str, Any] = {}
@@ -50,6 +52,7 @@ def program_of(op_type: str, arguments: Mapping[str, Any], results: Sequence[tor
     outputs = [
         TensorMeta(f"y.{i}", tuple(t.shape), str(t.dtype)[6:], "y", i)
         for i, t in enumerate(results)
+        if t is not None
     ]
     node = OpNode("y", op_type, inputs, outputs, attrs, operands)
     return IR([node], inputs, outputs, [], dialect="aten"), tensors

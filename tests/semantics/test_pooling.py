@@ -166,3 +166,32 @@ def test_more_that_torch_refuses() -> None:
     assert refused("aten.adaptive_max_pool2d.default", values[:, :0], [2, 2]) == (
         "a tensor of shape [1, 0, 3, 3] has no maximum"
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_windows_at_random_places(dtype: torch.dtype) -> None:
+    draws = torch.Generator().manual_seed(0)
+    for planes in ((3,), (2, 3)):
+        for sizes, kernel, counts in (
+            ((9, 14), [2, 3], [4, 5]),
+            ((5, 4), [5, 2], [1, 3]),
+            ((6, 7, 8), [2, 1, 3], [3, 6, 2]),
+        ):
+            values = torch.randn(*planes, *sizes, generator=draws).to(dtype)
+            values.view(-1)[::7] = 0.5
+            values.view(-1)[::31] = float("nan")
+            values[..., :2] = -float("inf")
+            samples = torch.rand(*(1, *planes)[-2:], len(sizes), generator=draws).to(dtype)
+            check(
+                f"aten.fractional_max_pool{len(sizes)}d.default", values, kernel, counts, samples
+            )
+
+
+def test_random_windows_that_do_not_fit_are_refused() -> None:
+    x, samples = torch.zeros(2, 5, 5), torch.zeros(1, 2, 2)
+    for kernel, counts in (([3, 3], [4, 2]), ([6, 1], [1, 1])):
+        message = refused("aten.fractional_max_pool2d.default", x, kernel, counts, samples)
+        assert "windows" in message
+    assert "windows" in refused(
+        "aten.fractional_max_pool2d.default", x, [2, 2], [2, 2], samples.double()
+    )

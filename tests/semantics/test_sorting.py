@@ -136,6 +136,7 @@ def test_distinct_elements(dtype: torch.dtype) -> None:
     for asked in ((False, False), (True, True)):
         for values in (few, few[0, 0], few[:0], few[:1]):
             check("aten._unique2.default", values, True, *asked)
+            check("aten._unique.default", values, True, asked[0])
             check("aten.unique_consecutive.default", values, *asked)
         check("aten.unique_consecutive.default", few, *asked, 0)
         check("aten.unique_dim.default", few, 0, True, *asked)

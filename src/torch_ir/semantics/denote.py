@@ -382,6 +382,7 @@ INFERRED_WRONGLY = {
         ("_native_batch_norm_legit.default _native_batch_norm_legit.no_stats", (1, 2)),
         ("_native_batch_norm_legit_no_training.default native_batch_norm.default", (1, 2)),
         ("_native_batch_norm_legit_functional.default", (1, 2, 3, 4)),
+        ("_batch_norm_with_update_functional.default", (1, 2, 4, 5)),
         ("native_layer_norm.default native_group_norm.default", (1, 2)),
     )
     for name in names.split()

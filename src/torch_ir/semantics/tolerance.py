@@ -176,6 +176,7 @@ _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     normalization.group_norm: normalization.beside_weights(normalization.group_norm),
     normalization.layer_norm_backward: sums.not_finite,
     normalization.group_norm_backward: sums.not_finite,
+    normalization.batch_norm_backward: sums.not_finite,
     rows.attention: rows.attended_to_nan,
     special.polynomial: special.unwritten,
 }

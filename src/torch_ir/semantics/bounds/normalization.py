@@ -25,6 +25,7 @@ from torch_ir.semantics.bounds.call import (
     widened,
 )
 from torch_ir.semantics.dtypes import Array, is_complex
+from torch_ir.semantics.operators.normalization_backward import batch_statistics
 
 FEW = 4
 LANES = 16
@@ -109,8 +110,8 @@ def batch_norm(call: BoundedCall) -> Errors:
     errors[0] = errors[0] + moved
     if len(errors) > 2:
         errors[2] = errors[2] + np.reshape(steeper, -1)
-    if len(call.results) == 5:
-        errors += _moved(call, axes, block)
+    if len(call.results) > 4:
+        errors += [*[None] * (len(call.results) - 5), *_moved(call, axes, block)]
     return errors
 
 
@@ -314,6 +315,24 @@ def group_norm_backward(call: BoundedCall) -> Errors:
     return [np.reshape(e, r.shape) for e, r in zip(kept, call.results, strict=True)]
 
 
+def batch_norm_backward(call: BoundedCall) -> Errors:
+    """Bound channels as :func:`batch_norm`; without training, by what is multiplied alone."""
+    values, axes = call.wide("input"), (0, *range(2, call["input"].ndim))
+    shape = [1, values.shape[1]] + [1] * (values.ndim - 2)
+    names = ("running_mean", "running_var", "save_mean", "save_invstd")
+    others = {"save_invstd": call["save_var"]} if "save_var" in call.arguments else {}
+    trains = bool(call["update" if others else "train"])
+    given = [others.get(name, call[name]) for name in names]
+    found = batch_statistics(*given, train=trains, eps=float(call["eps"]))
+    mean, rstd = (part.reshape(shape) for part in found)
+    weight, gradient = _parameter(call, "weight", shape), call.size("grad_out")
+    sums = (values, gradient, weight, mean, rstd, axes, axes, call.unit)
+    errors = _gradients(call, *sums, block=_added_by(call))
+    if not trains:
+        errors[0] = call.unit * (FEW + 2) * gradient * weight * np.abs(rstd)
+    return [error for error, asked in zip(errors, call["output_mask"], strict=True) if asked]
+
+
 def _gradients(
     call: BoundedCall,
     values: Array,
@@ -324,6 +343,7 @@ def _gradients(
     axes: tuple[int, ...],
     others: tuple[int, ...],
     adds_in: float,
+    block: float = STREAM,
 ) -> list[Any]:
     """Σ of the moduli of what is added, kernels taking ``(x - mean) · rstd`` apart.
 
@@ -334,9 +354,9 @@ def _gradients(
     terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
     terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
     one_way = call.repeats(scaled, axes, keepdims=True)
-    d = call.unit * (2 * FEW + call.depth(length_along(values, axes), STREAM, one_way))
+    d = call.unit * (2 * FEW + call.depth(length_along(values, axes), block, one_way))
     rows, one_way = length_along(values, others), call.repeats(gradient, others)
-    count = call.unit * (FEW + call.depth(rows, STREAM, one_way))
+    count = call.unit * (FEW + call.depth(rows, block, one_way))
     if adds_in > call.unit:
         count = count + adds_in * (1 + sqrt(rows) + one_way * rows)
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)

@@ -34,7 +34,8 @@ _ATEN: dict[Rule, str] = {
         _assert_tensor_metadata.default lu_unpack.default
         _linalg_check_errors.default _conj.default _conj_physical.default
         _local_scalar_dense.default _pad_circular.default _reshape_alias.default
-        _reshape_copy.default _to_copy.default _unique2.default _unsafe_index.Tensor
+        _reshape_copy.default _to_copy.default _unique.default _unique2.default
+        _unsafe_index.Tensor
         _unsafe_view.default _upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec
         _upsample_nearest_exact3d.vec adaptive_max_pool1d.default
         adaptive_max_pool2d.default adaptive_max_pool3d.default alias.default
@@ -63,7 +64,8 @@ _ATEN: dict[Rule, str] = {
         empty_permuted.default empty_strided.default eq.Scalar eq.Tensor equal.default
         expand.default expand_as.default expand_copy.default eye.default eye.m fix.default
         flatten.using_ints flip.default fliplr.default flipud.default floor.default
-        fmax.default fmin.default frac.default gather.default
+        fmax.default fmin.default frac.default fractional_max_pool2d.default
+        fractional_max_pool3d.default gather.default
         ge.Scalar ge.Tensor gt.Scalar gt.Tensor hardshrink.default
         hardtanh.default heaviside.default hstack.default im2col.default imag.default
         index.Tensor index_copy.default index_fill.int_Scalar index_fill.int_Tensor
@@ -428,7 +430,7 @@ _ATEN: dict[Rule, str] = {
         _native_batch_norm_legit.default _native_batch_norm_legit.no_stats
         _native_batch_norm_legit_functional.default
         _native_batch_norm_legit_no_training.default batch_norm.default
-        native_batch_norm.default
+        _batch_norm_with_update_functional.default native_batch_norm.default
     """,
     normalization.instance_norm: """
         instance_norm.default
@@ -441,6 +443,9 @@ _ATEN: dict[Rule, str] = {
     """,
     normalization.group_norm_backward: """
         native_group_norm_backward.default
+    """,
+    normalization.batch_norm_backward: """
+        batch_norm_backward.default native_batch_norm_backward.default
     """,
     resampling.interpolated: """
         upsample_bicubic2d.default upsample_bicubic2d.vec upsample_bilinear2d.default

@@ -32,8 +32,8 @@ def _require_floating(values: Array) -> None:
         raise InvalidIRError(f"only floating tensors are normalized, not {values.dtype}")
 
 
-def _statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
-    """float32 where parameters are and the operand is narrower; else the operand's.
+def statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
+    """Return float32 where parameters are and the operand is narrower; else the operand's type.
 
     Raises:
         InvalidIRError: A parameter has another type than these.
@@ -96,7 +96,7 @@ def native_layer_norm(
     for given in (weight, bias):
         if given is not None and given.shape != tuple(normalized_shape):
             raise InvalidIRError(f"a parameter has {list(given.shape)}, not {normalized_shape}")
-    dtype = _statistics_dtype(input, weight, bias)
+    dtype = statistics_dtype(input, weight, bias)
     wide = widened(input)
     mean, rstd = _moments(wide, axes, eps)
     with np.errstate(all="ignore"):
@@ -160,7 +160,7 @@ def native_group_norm(
     require_groups(input, N, C, HxW, group)
     _channels(weight, C)
     _channels(bias, C)
-    dtype = _statistics_dtype(input, weight, bias)
+    dtype = statistics_dtype(input, weight, bias)
     parts = widened(input).reshape(N, group, C // group * HxW)
     mean, rstd = _moments(parts, (2,), eps)
     with np.errstate(all="ignore"):
@@ -190,8 +190,8 @@ def group_norm(
 # -- batches --------------------------------------------------------------------------------------
 
 
-def _over_batch(input: Array) -> tuple[tuple[int, ...], list[int]]:
-    """The axes of a channel's elements, and the shape that puts one number at each channel."""
+def over_batch(input: Array) -> tuple[tuple[int, ...], list[int]]:
+    """Return the axes of a channel's elements, and a shape with one number for each channel."""
     _require_floating(input)
     if input.ndim < 2:
         raise InvalidIRError(f"shape {list(input.shape)} has no channels")
@@ -208,10 +208,10 @@ def _with_running(
     eps: float,
 ) -> tuple[Array, Array, Array]:
     """Normalized by given statistics; what would be the batch's are empty."""
-    _, shape = _over_batch(input)
+    _, shape = over_batch(input)
     for given in (weight, bias, running_mean, running_var):
         _channels(given, input.shape[1])
-    dtype = _statistics_dtype(input, weight, bias, running_mean, running_var)
+    dtype = statistics_dtype(input, weight, bias, running_mean, running_var)
     with np.errstate(all="ignore"):
         rstd = 1 / np.sqrt(widened(running_var) + eps)
         normal = (widened(input) - widened(running_mean).reshape(shape)) * rstd.reshape(shape)
@@ -223,12 +223,12 @@ def _with_batch(
     input: Array, weight: Array | None, bias: Array | None, eps: float, *running: Array
 ) -> tuple[Array, Array, Array]:
     """Normalized by the batch's own statistics, which are the other results."""
-    axes, shape = _over_batch(input)
+    axes, shape = over_batch(input)
     if not input.size:
         raise InvalidIRError("a batch without elements has no statistics")
     for given in (weight, bias, *running):
         _channels(given, input.shape[1])
-    dtype = _statistics_dtype(input, weight, bias, *running)
+    dtype = statistics_dtype(input, weight, bias, *running)
     wide = widened(input)
     mean, rstd = _moments(wide, axes, eps)
     with np.errstate(all="ignore"):
@@ -327,7 +327,7 @@ def batch_norm_functional(
     )
     if not training:
         return *results, running_mean, running_var
-    axes, _ = _over_batch(input)
+    axes, _ = over_batch(input)
     wide = widened(input)
     mean, variance = wide_mean(wide, axes, False), wide_variance(wide, axes, 1, False)
     return (
@@ -335,6 +335,22 @@ def batch_norm_functional(
         _moved(running_mean, mean, momentum),
         _moved(running_var, variance, momentum),
     )
+
+
+@denotes("aten._batch_norm_with_update_functional.default")
+def batch_norm_with_update(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """As the functional one in training; the fourth result, of uint8, keeps nothing on the CPU."""
+    given = (input, weight, bias, running_mean, running_var, True, momentum, eps)
+    result, mean, rstd, *running = batch_norm_functional(*given)
+    return result, mean, rstd, np.zeros(0, "uint8"), running[0], running[1]
 
 
 def _moved(running: Array, batch: Array, momentum: float) -> Array:

@@ -1,4 +1,4 @@
-"""Backward operators of layer and group normalization.
+"""Backward operators of layer, group and batch normalization.
 
 With x̂ = (x − mean) · rstd, g the gradient of the result and γ the weight (1 where absent):
 
@@ -14,11 +14,18 @@ Source: the derivative of the normalizations' definition.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, rounded, widened
-from torch_ir.semantics.operators.normalization import require_groups, trailing
+from torch_ir.semantics.operators.normalization import (
+    over_batch,
+    require_groups,
+    statistics_dtype,
+    trailing,
+)
 from torch_ir.semantics.operators.reductions import wide_mean
 from torch_ir.semantics.registry import denotes
 
@@ -102,3 +109,73 @@ def _masked(results: Gradients, output_mask: Sequence[bool]) -> Gradients:
         value if wanted else None for value, wanted in zip(results, output_mask, strict=True)
     )
     return first, second, third
+
+
+# -- batches --------------------------------------------------------------------------------------
+
+
+@denotes("aten.native_batch_norm_backward.default")
+def native_batch_norm_backward(
+    grad_out: Array,
+    input: Array,
+    weight: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    save_mean: Array | None,
+    save_invstd: Array | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> Gradients:
+    """The gradients of operand, weight and bias; by running statistics where it is no training.
+
+    Those do not follow from the operand, whose gradient is ``gγ · rstd`` then. Shapes: the
+    operand's, [C], [C]. Dtypes: the operand's, and for both parameters that of statistics.
+
+    Raises:
+        InvalidIRError: The statistics that it takes are absent, or of other types.
+    """
+    axes, shape = over_batch(input)
+    given = (weight, running_mean, running_var, save_mean, save_invstd)
+    dtype = statistics_dtype(input, *[part for part in given if part is not None and part.size])
+    mean, spread = batch_statistics(
+        running_mean, running_var, save_mean, save_invstd, train=train, eps=eps
+    )
+    gradient, spread = widened(grad_out), spread.reshape(shape)
+    with np.errstate(all="ignore"):
+        normal = (widened(input) - mean.reshape(shape)) * spread
+        scaled = gradient if weight is None else gradient * widened(weight).reshape(shape)
+        of_input = _through(scaled, normal, spread, axes) if train else scaled * spread
+        of_weight, of_bias = np.sum(gradient * normal, axis=axes), np.sum(gradient, axis=axes)
+    results = (rounded(of_input, input.dtype), rounded(of_weight, dtype), rounded(of_bias, dtype))
+    return _masked(results, output_mask)
+
+
+def batch_statistics(
+    running_mean: Array | None,
+    running_var: Array | None,
+    save_mean: Array | None,
+    save_invstd: Array | None,
+    *,
+    train: bool,
+    eps: float,
+) -> tuple[Array, Array]:
+    """Return mean and rstd of each channel by which a batch was normalized.
+
+    Raises:
+        InvalidIRError: They are absent.
+    """
+    mean, spread = (save_mean, save_invstd) if train else (running_mean, running_var)
+    if mean is None or spread is None:
+        raise InvalidIRError("the statistics of a batch are absent")
+    with np.errstate(all="ignore"):
+        return widened(mean), widened(spread) if train else 1 / np.sqrt(widened(spread) + eps)
+
+
+@denotes("aten.batch_norm_backward.default")
+def batch_norm_backward(
+    *, save_var: Array | None, update: bool, reserve: Array | None = None, **arguments: Any
+) -> Gradients:
+    """As ``native_batch_norm_backward``; ``save_var`` is 1 / √(variance + eps)."""
+    del reserve
+    return native_batch_norm_backward(save_invstd=save_var, train=update, **arguments)

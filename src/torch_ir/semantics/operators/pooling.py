@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, is_integer, rounded, widened, working
+from torch_ir.semantics.dtypes import Array, is_float, is_integer, rounded, widened, working
 from torch_ir.semantics.registry import denotes
 from torch_ir.semantics.windows import extent, flat_positions, padded, per_axis, taps
 
@@ -313,3 +313,76 @@ def at_indices(gradient: Array, self: Array, indices: Array, rank: int) -> Array
     total = np.zeros((planes, plane), working(self.dtype))
     np.add.at(total, (np.arange(planes)[:, None], places), gradient.reshape(places.shape))
     return rounded(total.reshape(self.shape), self.dtype)
+
+
+# -- windows at random places ---------------------------------------------------------------------
+
+
+def _random_starts(samples: Array, size: int, count: int, kernel: int) -> Array:
+    """Where windows start on an axis: ``⌊(i + s) a⌋ - ⌊s a⌋``, [*samples, count].
+
+    ``a = (size - kernel) / (count - 1)``; all is computed in the samples' own type. The last
+    window is at the end.
+    """
+    kind = samples.dtype
+    last = np.full((*samples.shape, 1), size - kernel, "int64")
+    if count == 1:
+        return last
+    step = np.asarray(size - kernel).astype(kind) / np.asarray(count - 1).astype(kind)
+    numbers = np.arange(count - 1).astype(kind)
+    moved = ((numbers + samples[..., None]).astype(kind) * step).astype(kind)
+    first = (samples * step).astype(kind)
+    starts = moved.astype("int64") - first.astype("int64")[..., None]
+    return np.concatenate([starts, last], -1)
+
+
+def _declare_fractional(rank: int) -> None:
+    @denotes(f"aten.fractional_max_pool{rank}d.default")
+    def fractional_max_pool(
+        self: Array, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Array
+    ) -> tuple[Array, Array]:
+        """The maximum of windows at places that samples choose, and where it stands in its plane.
+
+        Samples are of shape [n, channels, rank], from 0 to 1; of two axes the first is of the
+        last axis. Elements are chosen as by ``max_pool_with_indices``.
+
+        Raises:
+            InvalidIRError: Windows are not within the planes, or samples are of another type.
+        """
+        sizes, planes = self.shape[-rank:], self.shape[:-rank]
+        fits = all(
+            k >= 1 and n >= 1 and k + n - 1 + (rank == 3) <= size
+            for k, n, size in zip(kernel_size, output_size, sizes, strict=True)
+        )
+        drawn = (*(1, *planes)[-2:], rank)
+        fits &= random_samples.shape == drawn and random_samples.dtype == self.dtype
+        if not fits or not is_float(self.dtype):
+            raise InvalidIRError(f"no {list(output_size)} windows of {self.dtype} {list(sizes)}")
+        samples = random_samples.reshape(-1, rank)
+        order = [1, 0] if rank == 2 else [0, 1, 2]
+        axes = zip(order, sizes, output_size, kernel_size, strict=True)
+        starts = [_random_starts(samples[:, column], *axis) for column, *axis in axes]
+        values = self.reshape(-1, *sizes)
+        made = [_largest_at(v, [s[i] for s in starts], kernel_size) for i, v in enumerate(values)]
+        shape = (*planes, *output_size)
+        best, places = (np.stack([pair[i] for pair in made]).reshape(shape) for i in (0, 1))
+        return best.astype(self.dtype), places.astype("int64")
+
+
+@np.errstate(invalid="ignore")
+def _largest_at(
+    plane: Array, starts: Sequence[Array], kernel: Sequence[int]
+) -> tuple[Array, Array]:
+    """The maximum of a plane's windows that start there, and where it stands."""
+    corner = np.ix_(*starts)
+    best, places = plane[corner], np.zeros([len(start) for start in starts], "int64")
+    for place in np.ndindex(*kernel):
+        at = np.ix_(*[start + step for start, step in zip(starts, place, strict=True)])
+        values, numbers = plane[at], flat_positions([part.reshape(-1) for part in at], plane.shape)
+        taken = (values > best) | np.isnan(values) | (not any(place))
+        best, places = np.where(taken, values, best), np.where(taken, numbers, places)
+    return best, places
+
+
+for _rank in (2, 3):
+    _declare_fractional(_rank)

@@ -308,6 +308,15 @@ def unique(
     return _asked(values, inverse.reshape(self.shape), counts, return_inverse, return_counts)
 
 
+@denotes("aten._unique.default")
+def unique_alone(
+    self: Array, sorted: bool = True, return_inverse: bool = False
+) -> tuple[Array, Array]:
+    """``_unique2`` without counts."""
+    values, inverse, _ = unique(self, sorted, return_inverse)
+    return values, inverse
+
+
 @denotes("aten.unique_dim.default")
 def unique_dim(
     self: Array,
