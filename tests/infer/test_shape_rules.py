@@ -45,7 +45,17 @@ WRITTEN = {
 }
 DISTANCES = {"grad": torch.ones(1, 3, 2), "x1": torch.ones(3, 4), "x2": torch.zeros(1, 2, 4)}
 DISTANCES |= {"p": 2.0, "cdist": torch.full((1, 3, 2), 2.0)}
+FACTORED = {"LD": torch.eye(3).repeat(2, 1, 1), "B": torch.ones(2, 3, 1), "hermitian": False}
+FACTORED |= {"pivots": torch.tensor([[1, 2, 3]] * 2, dtype=torch.int32)}
+ALONE = {"LD": FACTORED["LD"][0], "pivots": FACTORED["pivots"][0]}
 CALLS = {
+    "aten.linalg_ldl_solve.default": (
+        {**FACTORED, **ALONE},  # one matrix alone is repeated
+        [
+            {**FACTORED, "B": torch.ones(5, 1, 3, 1)},
+            {**FACTORED, **{name: value[None] for name, value in ALONE.items()}},
+        ],
+    ),
     "aten._cdist_backward.default": (
         DISTANCES,
         [

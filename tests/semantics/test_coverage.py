@@ -103,11 +103,7 @@ _to_sparse.default sparse_mask.default sparse_sampled_addmm.default
 squeeze_.dim transpose_.default unsqueeze_.default
 """,
     "has several right answers: factors, vectors and signs are a choice of the library": """
-geqrf.default linalg_householder_product.default linalg_ldl_factor_ex.default
-linalg_lstsq.default ormqr.default
-""",
-    "solves equations, how exactly only their condition says: no bound is written yet": """
-linalg_ldl_solve.default
+linalg_lstsq.default
 """,
     "not written yet": """
 _histogramdd_bin_edges.default _histogramdd_from_bin_cts.default

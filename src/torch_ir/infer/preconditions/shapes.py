@@ -361,6 +361,17 @@ def pivots(call: Arguments) -> Faults:
     yield from unlike(name, call[name], [*data.shape[:-2], min(data.shape[-2:])])
 
 
+def factored(call: Arguments) -> Faults:
+    """Yield what is wrong with the shapes of ``linalg_ldl_solve``, which repeats one matrix alone.
+
+    Its kernel goes on from one matrix of a batch to the next for each matrix of the solution.
+    """
+    yield from pivots(call)
+    batch, other = call["LD"].shape[:-2], call["B"].shape[:-2]
+    if batch and [*batch] != _broadcast(batch, other):
+        yield f"LD has a batch of {[*batch]}, and has to have that of B, {[*other]}, or none"
+
+
 def permuted(call: Arguments) -> Faults:
     """Yield what is wrong with the pivots of ``lu_unpack``."""
     yield from holds_outside("LU_pivots", call["LU_pivots"], 1, call["LU_data"].shape[-2])

@@ -291,7 +291,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     "_cdist_backward: default out": (shapes.distances, None),
     "_pdist_backward: default out": (shapes.distances, None),
     "lu_unpack: default out": (shapes.pivots, shapes.permuted),
-    "linalg_ldl_solve: default out": (shapes.pivots, shapes.paired),
+    "linalg_ldl_solve: default out": (shapes.factored, shapes.paired),
     "_cholesky_solve_helper: default out": (shapes.cholesky, None),
     "unfold_backward: default out": (shapes.unfolded, None),
     "_reshape_alias: default": (None, shapes.aliased),

@@ -389,7 +389,10 @@ _ATEN: dict[Rule, str] = {
     factorizations.hermitian_values: "_linalg_eigh.default",
     factorizations.free: """
         linalg_qr.default linalg_eig.default linalg_eigvals.default _linalg_eigvals.default
+        geqrf.default linalg_ldl_factor_ex.default
     """,
+    factorizations.reflected: "linalg_householder_product.default ormqr.default",
+    factorizations.by_symmetric_factors: "linalg_ldl_solve.default",
     factorizations.pseudoinverse: "linalg_pinv.atol_rtol_tensor",
     linear_equations.exponential: """
         linalg_matrix_exp.default

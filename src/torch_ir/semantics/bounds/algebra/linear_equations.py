@@ -40,7 +40,7 @@ _FIFTH = 900
 """Of norms between these torch takes a polynomial of degree 8, which is off by ``A⁵ / 1000``."""
 REACH = 4
 """How much greater than the norm numbers on the way to orthogonal factors may be."""
-_MOST = 0.5
+MOST = 0.5
 """Where the first order says how far a result moves."""
 
 
@@ -101,8 +101,8 @@ def _overflow(call: BoundedCall, *ways: Array) -> Array:
     return np.asarray(np.any(np.broadcast_arrays(*over), 0))
 
 
-def _inverse(matrix: Array) -> Array:
-    """|A⁻¹|; infinite of what has none."""
+def inverse_of(matrix: Array) -> Array:
+    """Return |A⁻¹| of each matrix of a batch; infinite of what has none."""
     left, sizes, right = np.linalg.svd(_finite(matrix))
     scaled = adjoint(right) / np.where(sizes == 0, np.nan, sizes)[..., None, :]
     return np.nan_to_num(np.abs(scaled @ adjoint(left)), nan=np.inf, posinf=np.inf)
@@ -125,7 +125,7 @@ def _solved(inverse: Array, error: Array, solution: Array) -> tuple[Array, Array
     """How far a solution moves, and which matrices of the batch are open."""
     reach = inverse @ error
     moved = reach @ np.abs(solution)
-    is_open = ~(np.max(np.sum(reach, -1), -1, initial=0) < _MOST)
+    is_open = ~(np.max(np.sum(reach, -1), -1, initial=0) < MOST)
     return np.where(is_open[..., None, None], np.inf, moved), is_open
 
 
@@ -158,7 +158,7 @@ def solution(call: BoundedCall) -> Errors:
     found = np.asarray(result)
     is_vector = found.ndim == matrix.ndim - 1
     found = found[..., None] if is_vector else found
-    inverse, grown = _inverse(matrix), _grown(matrix)
+    inverse, grown = inverse_of(matrix), _grown(matrix)
     error, is_over = _backward(call, grown), _overflow(call, grown)
     if call["left"] is False:
         inverse, error, found = (np.swapaxes(part, -1, -2) for part in (inverse, error, found))
@@ -205,7 +205,7 @@ def determinant(call: BoundedCall) -> Errors:
         least = float(ml_dtypes.finfo(call.dtype).smallest_subnormal)
         return [call.opened(error + count * least * way, way), *beside]
     part = error / value
-    is_sure = part < _MOST
+    is_sure = part < MOST
     sign = np.where(is_sure, unit if is_complex(call.results[0].dtype) else 0.0, np.inf)
     sign = sign + (part if is_complex(call.results[0].dtype) else 0)
     terms = np.sum(np.abs(np.log(sizes)), -1)
@@ -239,7 +239,7 @@ def _of_triangles(call: BoundedCall, whole: Array, pivot: bool) -> tuple[Array, 
     """The bounds of L and of U, and which matrices are open."""
     lower, upper = lower_of(whole), upper_of(whole)
     count = lower.shape[-1]
-    first, second = _inverse(lower[..., :count, :]), _inverse(upper[..., :count])
+    first, second = inverse_of(lower[..., :count, :]), inverse_of(upper[..., :count])
     sizes, tops = np.abs(lower), np.abs(upper)
     error = _count(call, count) * (sizes @ tops) + count * least_normal(call.dtype)
     inner = first @ error[..., :count, :count] @ second
@@ -251,7 +251,7 @@ def _of_triangles(call: BoundedCall, whole: Array, pivot: bool) -> tuple[Array, 
     pivots = np.diagonal(upper, axis1=-2, axis2=-1)[..., None, :]
     rivals = np.tril(_added(lower * pivots) / _added(pivots), -1)
     is_near = pivot & (rivals + 2 * off_lower >= 1) & (rivals > 0)
-    is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST) | np.any(is_near, (-2, -1))
+    is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < MOST) | np.any(is_near, (-2, -1))
     is_open |= _lost(call["A"]) | _overflow(call, sizes @ tops)
     place = is_open[..., None, None]
     return np.where(place, np.inf, off_lower), np.where(place, np.inf, off_upper), is_open
@@ -266,7 +266,7 @@ def by_factors(call: BoundedCall) -> Errors:
     """Bound ``|A⁻¹| E |x|`` of a solution by given factors, which are exact."""
     whole, (result,) = call.wide("LU"), call.results
     lower, upper = lower_of(whole), upper_of(whole)
-    inverse = _inverse(lower), _inverse(upper)
+    inverse = inverse_of(lower), inverse_of(upper)
     error = _backward(call, np.abs(lower) @ np.abs(upper))
     back = _places(call["pivots"])
     reach = inverse[1] @ inverse[0]
@@ -303,7 +303,7 @@ def triangular(call: BoundedCall) -> Errors:
     values = _finite(moduli(call.results[0]))
     values = values if is_left else np.swapaxes(values, -1, -2)
     error = _backward(call, np.abs(kept))
-    moved, _ = _solved(_inverse(kept), error, values)
+    moved, _ = _solved(inverse_of(kept), error, values)
     given = call["B" if "B" in call.arguments else "self"]
     sides = [call.meant()[0], given] if is_left else [call.meant()[0].mT, given.mT]
     is_over, grown = _substitution_overflows(call, np.abs(kept), *map(moduli, sides))
@@ -341,11 +341,11 @@ def cholesky(call: BoundedCall) -> Errors:
     made = call.meant("aten.linalg_cholesky_ex.default")
     factor = _finite(made[0])
     factor = np.tril(adjoint(factor) if call["upper"] else factor)
-    inverse, sizes = _inverse(factor), np.abs(factor)
+    inverse, sizes = inverse_of(factor), np.abs(factor)
     error = _backward(call, sizes @ np.swapaxes(sizes, -1, -2))
     inner = inverse @ error @ np.swapaxes(inverse, -1, -2)
     half = np.tril(inner) - np.where(np.eye(matrix.shape[-1]) > 0, inner / 2, 0)
-    is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < _MOST)
+    is_open = ~(np.max(np.sum(inner, -1), -1, initial=0) < MOST)
     stops = made[1] > 0
     off = np.max(error, (-2, -1), initial=0)
     is_open = np.where(stops, _is_undecided(lower, made[1], off), is_open)
@@ -379,7 +379,7 @@ def by_cholesky(call: BoundedCall) -> Errors:
     (result,) = call.results
     factor = call.wide("input2" if "input2" in call.arguments else "self")
     lower = np.tril(adjoint(factor) if call["upper"] else factor)
-    first, sizes = _inverse(lower), np.abs(lower)
+    first, sizes = inverse_of(lower), np.abs(lower)
     inverse = np.swapaxes(first, -1, -2) @ first
     error = _backward(call, sizes @ np.swapaxes(sizes, -1, -2))
     moved, _ = _solved(inverse, error, moduli(result))

@@ -21,13 +21,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.algebra.linear_equations import REACH, norm_of
+from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.bounds.algebra.factorizations import FEW, STEP
+from torch_ir.semantics.bounds.algebra.linear_equations import MOST, REACH, inverse_of, norm_of
 from torch_ir.semantics.dtypes import Array, is_complex, real_of, widened
 from torch_ir.semantics.operators.factorizations import finite, hermitian
 from torch_ir.semantics.operators.linear_equations import adjoint
-
-FEW, STEP = 8, 3
-"""Roundings of a factorization of n rows, in units of its norm: few, and as many times √n."""
+from torch_ir.semantics.operators.reflectors import reflected
+from torch_ir.semantics.operators.symmetric_factors import blocks_of, rebuilt, symmetric
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +168,70 @@ def _in_order_of(values: Array, meant: Array) -> Array:
     return ordered
 
 
+_GROWN = 36
+"""How much greater than A, times its size, ``|L| |D| |Lᵀ|`` may be (Higham, theorem 11.4)."""
+
+
+def _of_geqrf(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``Q R = A``, and ``Qᴴ Q = 1``, Q being what the reflectors make."""
+    matrix, (packed, scales) = finite(arguments["self"], "self"), map(widened, results)
+    unit = _unit(arguments["self"], max(matrix.shape[-2:]))
+    rows, count = matrix.shape[-2], scales.shape[-1]
+    identity = np.broadcast_to(np.eye(rows, count), (*matrix.shape[:-1], count))
+    factor = reflected(packed, scales, identity.astype(packed.dtype))
+    upper = np.triu(packed[..., :count, :])
+    yield _equal(0, matrix, factor @ upper, unit * norm_of(arguments["self"], axes=(-2,)))
+    yield _orthonormal(1, factor, unit)
+
+
+def _of_ldl(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``L D Lᵀ = A``, L lower triangular, and the info the first row where D is 0."""
+    is_hermitian = bool(arguments.get("hermitian"))
+    whole = np.where(np.isfinite(arguments["self"]), arguments["self"], 0)
+    matrix = symmetric(widened(whole.astype(arguments["self"].dtype)), hermitian=is_hermitian)
+    packed, pivots, info = widened(results[0]), results[1], results[2]
+    unit, size = _unit(arguments["self"], matrix.shape[-1]), matrix.shape[-1]
+    try:
+        made, reach = rebuilt(packed, pivots, hermitian=is_hermitian)
+        singular = _first_zero(packed, pivots)
+    except InvalidIRError:  # they are no pivots, and nothing is right
+        made, reach = np.full_like(packed, np.nan), np.zeros(packed.shape)
+        singular = info
+    norm = norm_of(matrix.astype(arguments["self"].dtype))
+    least = norm_of(np.zeros_like(results[0]))
+    yield _equal(0, matrix, made, unit * (np.minimum(reach, _GROWN * size * norm) + least))
+    is_open = np.where(np.isinf(unit), np.inf, 0.0)
+    yield _equal(0, np.tril(packed), packed, is_open)
+    yield Equation(2, singular.astype(info.dtype), info, is_open[..., 0, 0])
+
+
+def _first_zero(packed: Array, pivots: Array) -> Array:
+    found = np.zeros(packed.shape[:-2], "int64")
+    for place in np.ndindex(*packed.shape[:-2]):
+        steps = [start for start, step, _ in blocks_of(pivots[place]) if step == 1]
+        zeros = [start + 1 for start in steps if packed[(*place, start, start)] == 0]
+        found[place] = min(zeros, default=0)
+    return found
+
+
+def _of_ldl_solve(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``A X = B`` up to what the factors of A, and X, are in size (Higham, theorem 11.3)."""
+    packed, other = widened(arguments["LD"]), widened(arguments["B"])
+    found, is_hermitian = widened(results[0]), bool(arguments.get("hermitian"))
+    made, reach = rebuilt(packed, arguments["pivots"], hermitian=is_hermitian)
+    unit = _unit(arguments["LD"], made.shape[-1]) / 4  # element by element
+    terms = reach @ np.abs(found) + np.abs(other)
+    most = float(ml_dtypes.finfo(real_of(arguments["LD"].dtype)).max)
+    carried = np.sum(inverse_of(made) @ (unit * reach), -1)
+    is_open = ~(np.max(carried, -1, initial=0) < MOST) | ~(REACH * terms < most).all((-2, -1))
+    bound = np.where(is_open[..., None, None], np.inf, unit * terms)
+    yield _equal(0, np.broadcast_to(other, found.shape), made @ found, bound)
+
+
 _RELATIONS: Mapping[str, Relation] = {
+    "aten.geqrf.default": _of_geqrf,
+    "aten.linalg_ldl_factor_ex.default": _of_ldl,
+    "aten.linalg_ldl_solve.default": _of_ldl_solve,
     "aten.linalg_qr.default": _of_qr,
     "aten._linalg_svd.default": _of_svd,
     "aten._linalg_eigh.default": _of_eigh,
