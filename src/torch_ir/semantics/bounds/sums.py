@@ -348,34 +348,11 @@ def running_sum(call: BoundedCall) -> Errors:
     """Bound sums of all before: one term after the other."""
     self = call["self"]
     one_way = call.repeats("self", [call["dim"]], keepdims=True) if self.ndim else 0.0
-    return _summed(call, [_along(call)] * len(call.results), BLOCK, FEW, one_way)
+    return _summed(call, [along(call)] * len(call.results), BLOCK, FEW, one_way)
 
 
-def running_product(call: BoundedCall) -> Errors:
-    """Bound relative to the result: each factor rounds once."""
-    (result,) = call.results
-    if not is_inexact(result.dtype):
-        return [None]
-    is_whole = call["dim"] is None
-    count = max(call["self"].size, 1) if is_whole else _along(call)
-    scale = 3 if is_complex(result.dtype) else 1
-    # roundings of products of equal factors go one way, as those of sums do
-    axes = range(call["self"].ndim) if is_whole else [call["dim"]]
-    shares = call.repeats(np.abs(call["self"]), axes) if call["self"].ndim else 0.0
-    steps = call.depth(count, BLOCK, np.max(shares, initial=0))
-    own = call.unit * (FEW + max(2 * sqrt(count), steps))
-    if call.is_narrow and call.op_type != "aten.cumprod.default":  # multiplied in the type
-        own += call.result_unit * steps
-    error = own * scale * sizes_of(result)
-    # a partial product may overflow where the whole does not, or be less than normal numbers
-    (reach,) = call.meant(self=np.maximum(sizes_of(call["self"]), 1))
-    if call.is_narrow:
-        error = error + _lost_products(result, reach, sqrt(count))
-    return [call.opened(error, reach)]
-
-
-def _lost_products(result: Array, reach: Array, steps: Any) -> Array:
-    """What subnormal products lose on the way, in the type of the result.
+def lost_products(result: Array, reach: Array, steps: Any) -> Array:
+    """Return what subnormal products lose on the way, in the type of the result.
 
     What is left of a product is at most the reach: no part of a greater one is subnormal.
     """
@@ -384,7 +361,8 @@ def _lost_products(result: Array, reach: Array, steps: Any) -> Array:
     return np.asarray(lost * float(info.smallest_subnormal) * steps * reach)
 
 
-def _along(call: BoundedCall) -> int:
+def along(call: BoundedCall) -> int:
+    """Return how many elements a running sum or product of a dimension has, or of all."""
     self, dim = call["self"], call["dim"]
     if not self.ndim:
         return 1
@@ -470,7 +448,7 @@ def scatter_joined(call: BoundedCall) -> Errors:
         (way,) = call.meant(**{name: np.maximum(call.size(name), 1) for name in given})
         error = own * (FEW + walk) * sizes_of(result)
         if call.is_narrow:
-            error = error + _lost_products(result, way, np.sqrt(hits))
+            error = error + lost_products(result, way, np.sqrt(hits))
         return [call.opened(error, way, kept_in)]
     (terms,) = call.terms()
     whole = terms * (hits + 1) if reduce == "mean" else terms

@@ -10,6 +10,7 @@ from torch_ir.semantics.bounds import (
     elementwise,
     losses,
     normalization,
+    products,
     resampling,
     rows,
     segments,
@@ -317,7 +318,7 @@ _ATEN: dict[Rule, str] = {
     sums.running_sum: """
         cumsum.default
     """,
-    sums.running_product: """
+    products.running_product: """
         cumprod.default prod.default prod.dim_int
     """,
     sums.scattered: """
