@@ -179,3 +179,44 @@ def test_gradients_of_margins_that_are_off_are_seen(dtype: torch.dtype) -> None:
             assert verdict(op_type, given, off_by(8, share=0.5)).verdict == "disagree"
             report = verdict(op_type, given, lambda made: [made[0].flip(-1)])
             assert report.verdict == "disagree"
+
+
+ALL = (*DTYPES, torch.float16, torch.bfloat16)
+
+
+def entropies(dtype: torch.dtype, kind: str) -> list[dict[str, Any]]:
+    draws, info = torch.Generator().manual_seed(3), torch.finfo(dtype)
+    values = torch.rand(56, generator=draws, dtype=torch.float64)
+    if kind == "less than normal":
+        values = torch.linspace(0, 2, 56, dtype=torch.float64) * info.tiny
+    if kind == "at the ends":
+        ends = [0, 1, 1 - info.eps / 2, info.tiny, info.tiny / 4, 1e-12, 1e-6]
+        values = torch.tensor(ends * 8, dtype=torch.float64)
+    values = values.to(dtype)
+    others = torch.rand(56, generator=draws, dtype=torch.float64).to(dtype)
+    grads = torch.randn(56, generator=draws, dtype=torch.float64).to(dtype)
+    found: list[dict[str, Any]] = []
+    for target in (others, (others > 0.5).to(dtype), values):
+        for weight in (None, others.flip(0)):
+            for reduction, grad in ((0, grads), (1, grads[0]), (2, grads[0])):
+                given = {"grad_output": grad, "self": values, "target": target}
+                found.append(given | {"weight": weight, "reduction": reduction})
+    return found
+
+
+@pytest.mark.parametrize("kind", ["usual", "less than normal", "at the ends"])
+@pytest.mark.parametrize("dtype", ALL, ids=str)
+def test_gradients_of_entropies_agree(dtype: torch.dtype, kind: str) -> None:
+    name = "aten.binary_cross_entropy_backward.default"
+    for given in entropies(dtype, kind):
+        report = verdict(name, given, against=BOTH)
+        assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize("dtype", ALL[:1] + ALL[2:], ids=str)
+def test_gradients_of_entropies_that_are_off_by_8_units_are_seen(dtype: torch.dtype) -> None:
+    name = "aten.binary_cross_entropy_backward.default"
+    for given in entropies(dtype, "usual")[:12]:
+        meant, _, allowed = bounds_of(name, **given)
+        assert seen(meant, allowed, dtype) >= 0.95
+        assert verdict(name, given, off_by(8)).verdict == "disagree"

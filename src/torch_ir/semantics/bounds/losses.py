@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import WALK, BoundedCall, Errors, moduli, repeats
@@ -21,6 +22,7 @@ from torch_ir.semantics.operators.losses import (
     joined,
     label_margins,
     labellings,
+    least_slope,
     margins_of,
     share_of,
     through,
@@ -115,6 +117,23 @@ def alignment_backward(call: BoundedCall) -> Errors:
         off = np.where(second > 0, second * np.expm1(relative), 0) + call.unit * FEW * first
         error[: one.steps, one.place] = off * np.abs(gradient)
     return [error + call.unit * FEW * moduli(call.results[0])]
+
+
+def entropy_slope(call: BoundedCall) -> Errors:
+    """Bound relative to the result: each step rounds in the operand's own type."""
+    (result,), least = call.results, float(ml_dtypes.finfo(call["self"].dtype).smallest_subnormal)
+    (quotient,) = call.meant(weight=None, reduction=0)
+    values, gradient = call.wide("self"), call.size("grad_output")
+    slope = np.maximum((1 - values) * values, least_slope(call["self"].dtype))
+    weight = 1.0 if call["weight"] is None else call.size("weight")
+    count = result.size if _reduction(call) == 1 else 1
+    # the products with the gradient, and of x with 1 - x, may be less than normal numbers
+    lost = least * (1 / slope + np.abs(quotient) * (1 / slope + 1)) * weight / count
+    error = call.result_unit * (FEW + 4) * moduli(result) + np.nan_to_num(lost, posinf=0)
+    way = np.maximum(np.abs(quotient), gradient * np.abs(values - call.wide("target")))
+    way = np.maximum(way, np.abs(quotient) * weight)
+    way = np.where(np.isfinite(quotient), way, 0)
+    return [call.opened(error, way, result.dtype)]
 
 
 def margins(call: BoundedCall) -> Errors:

@@ -212,6 +212,45 @@ def through(one: Labelling, log_probs: Array, log_alpha: Array) -> Array:
     return widened(log_alpha)[one.place, : one.steps, : len(one.states)] + ends
 
 
+# -- entropy --------------------------------------------------------------------------------------
+
+
+def least_slope(dtype: np.dtype[Any]) -> float:
+    """Return the least ``x (1 - x)`` that divides a gradient: 10⁻¹² as a float32, in a type.
+
+    Example:
+        >>> least_slope(np.dtype("float16"))
+        0.0
+    """
+    return float(np.float32(1e-12).astype(dtype))
+
+
+@denotes("aten.binary_cross_entropy_backward.default")
+@np.errstate(all="ignore")
+def binary_cross_entropy_backward(
+    grad_output: Array,
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+) -> Array:
+    """``grad · (x - target) / max(x (1 - x), ε) · weight``, over the number of elements of a mean.
+
+    ε is :func:`least_slope`: in float16 that is 0.
+
+    Raises:
+        InvalidIRError: Types are not the same, or no floating ones.
+    """
+    given = [part for part in (grad_output, target, weight) if part is not None]
+    if not is_float(self.dtype) or any(part.dtype != self.dtype for part in given):
+        raise InvalidIRError(f"no entropy of {self.dtype} by {[str(p.dtype) for p in given]}")
+    values = widened(self)
+    slope = np.maximum((1 - values) * values, least_slope(self.dtype))
+    result = widened(grad_output) * (values - widened(target)) / slope
+    result = result if weight is None else result * widened(weight)
+    return rounded(result / self.size if reduction == MEAN else result, self.dtype)
+
+
 # -- margins --------------------------------------------------------------------------------------
 
 
