@@ -278,3 +278,25 @@ def polynomial(call: BoundedCall) -> Errors:
 def unwritten(call: BoundedCall) -> list[Array]:
     """Mark polynomials of NaN from degree 2 on: torch returns what nothing has written."""
     return [np.isnan(call.wide("x")) & (call.wide("n") >= 2)]
+
+
+def window(call: BoundedCall) -> Errors:
+    """Bound sums of cosines, and lines, by what is added; each step rounds in the type."""
+    alpha, beta = (abs(call.arguments.get(name, 0.55)) for name in ("alpha", "beta"))
+    return [call.result_unit * 2 * (alpha + beta * (1 + 4 * np.pi))]
+
+
+def kaiser(call: BoundedCall) -> Errors:
+    """Bound ``I₀(β √s)``, whose slope by s is at most β² / 4 of it, and s is off by 4 u.
+
+    Places are counted in the type, which does not hold all of them in 16 bits.
+    """
+    beta, (result,) = abs(call.arguments.get("beta", 12.0)), call.results
+    places = call.result_unit if result.size * call.result_unit > 1 / 2 else 0.0
+    relative = call.unit * (beta**2 + 2 * beta + 16) + places * beta**2
+    return [relative * moduli(result)]
+
+
+def frequencies(call: BoundedCall) -> Errors:
+    """Bound a quotient of two rounded numbers, in the type."""
+    return [call.result_unit * 4 * moduli(call.results[0])]

@@ -163,6 +163,32 @@ def product(call: BoundedCall) -> Errors:
     return [call.opened(error + off, terms, call.results[0].dtype) for error in errors]
 
 
+def scaled_product(call: BoundedCall) -> Errors:
+    """Bound products of 8-bit matrices: n is the axis that they share; scales round once more."""
+    if "scales" in call.arguments:
+        terms = call.size("self") @ call.size("mat2").T * call.size("scales")
+    else:
+        first = call.size("self") * call.size("scale_a").reshape(-1, 1)
+        terms = first @ (call.size("mat2") * call.size("scale_b").reshape(1, -1))
+        terms = terms if call["bias"] is None else terms + call.size("bias")
+    one_way = _repeated(call, ["self", "mat2"], slice(-2, None))
+    steps = call.depth(max(call["self"].shape[-1], 1), BLOCK, one_way)
+    return [call.opened(call.unit * (FEW + 3 + steps) * terms, terms)]
+
+
+def time_first(call: BoundedCall) -> Errors:
+    """Bound convolutions of sequences, time first: n is the channels times a kernel's steps.
+
+    Products of a step may be rounded to the type before the next one's are added.
+    """
+    weight: Array = call["weight"]
+    one_way = _repeated(call, ["self", "weight"], slice(None))
+    (error,) = _summed(call, [prod(weight.shape[:2])], BLOCK, FEW + 1, one_way)
+    (terms,) = call.terms()
+    steps = call.stepped(1 + sqrt(len(weight)), terms) if call.is_narrow else 0.0
+    return [call.opened(error + steps, terms, call.results[0].dtype)]
+
+
 def _repeated(call: BoundedCall, factors: list[str], of: slice) -> float:
     """Which part of the products of two factors may be equal, in the line of an axis with most."""
     shares = [0.0]

@@ -22,6 +22,9 @@ from torch_ir.semantics.bounds.call import Rule
 
 _ATEN: dict[Rule, str] = {
     elementwise.exact: """
+        _int_mm.default _is_all_true.default _is_any_true.default binomial.default
+        _pack_padded_sequence.default hash_tensor.default poisson.default
+        rand_like.generator randn_like.generator random.default random.from random.to
         _conj_copy.default _efficientzerotensor.default _neg_view.default
         _neg_view_copy.default _reshape_alias_copy.default allclose.default cauchy.default
         exponential.default frexp.Tensor geometric.default
@@ -119,7 +122,7 @@ _ATEN: dict[Rule, str] = {
         where.self zeros.default zeros_like.default
     """,
     elementwise.ranged: """
-        arange.default arange.start arange.start_step
+        arange.default arange.start arange.start_step range.default range.step
     """,
     elementwise.close: """
         isclose.default
@@ -256,15 +259,42 @@ _ATEN: dict[Rule, str] = {
         igamma.default igammac.default
     """,
     special.polynomial: """
-        special_chebyshev_polynomial_t.default special_chebyshev_polynomial_u.default
-        special_chebyshev_polynomial_v.default special_chebyshev_polynomial_w.default
-        special_hermite_polynomial_h.default special_hermite_polynomial_he.default
-        special_laguerre_polynomial_l.default special_legendre_polynomial_p.default
+        special_chebyshev_polynomial_t.default special_chebyshev_polynomial_t.n_scalar
+        special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_u.default
+        special_chebyshev_polynomial_u.n_scalar special_chebyshev_polynomial_u.x_scalar
+        special_chebyshev_polynomial_v.default special_chebyshev_polynomial_v.n_scalar
+        special_chebyshev_polynomial_v.x_scalar special_chebyshev_polynomial_w.default
+        special_chebyshev_polynomial_w.n_scalar special_chebyshev_polynomial_w.x_scalar
+        special_hermite_polynomial_h.default special_hermite_polynomial_h.n_scalar
+        special_hermite_polynomial_h.x_scalar special_hermite_polynomial_he.default
+        special_hermite_polynomial_he.n_scalar special_hermite_polynomial_he.x_scalar
+        special_laguerre_polynomial_l.default special_laguerre_polynomial_l.n_scalar
+        special_laguerre_polynomial_l.x_scalar special_legendre_polynomial_p.default
+        special_legendre_polynomial_p.n_scalar special_legendre_polynomial_p.x_scalar
         special_shifted_chebyshev_polynomial_t.default
+        special_shifted_chebyshev_polynomial_t.n_scalar
+        special_shifted_chebyshev_polynomial_t.x_scalar
         special_shifted_chebyshev_polynomial_u.default
+        special_shifted_chebyshev_polynomial_u.n_scalar
+        special_shifted_chebyshev_polynomial_u.x_scalar
         special_shifted_chebyshev_polynomial_v.default
+        special_shifted_chebyshev_polynomial_v.n_scalar
+        special_shifted_chebyshev_polynomial_v.x_scalar
         special_shifted_chebyshev_polynomial_w.default
+        special_shifted_chebyshev_polynomial_w.n_scalar
+        special_shifted_chebyshev_polynomial_w.x_scalar
     """,
+    special.window: """
+        bartlett_window.default bartlett_window.periodic blackman_window.default
+        blackman_window.periodic hamming_window.default hamming_window.periodic
+        hamming_window.periodic_alpha hamming_window.periodic_alpha_beta
+    """,
+    special.kaiser: """
+        kaiser_window.beta kaiser_window.default kaiser_window.periodic
+    """,
+    special.frequencies: "fft_fftfreq.default fft_rfftfreq.default",
+    sums.scaled_product: "_scaled_mm.default _weight_int8pack_mm.default",
+    sums.time_first: "conv_tbc.default",
     elementwise.linspace: """
         linspace.default
     """,

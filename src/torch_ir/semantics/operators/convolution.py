@@ -291,3 +291,19 @@ def conv_transpose(
     """:func:`convolution`, transposed; without a batch axis the result has none either."""
     kind = (stride, padding, dilation, True, output_padding, groups)
     return _unbatched(input, weight, bias, *kind)
+
+
+@denotes("aten.conv_tbc.default")
+def conv_tbc(self: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
+    """A convolution of sequences, time first.
+
+    Shapes: [t, n, c], weight [k, c, o] → [t + 2 pad - k + 1, n, o].
+
+    Raises:
+        InvalidIRError: Shapes do not fit.
+    """
+    if self.ndim != 3 or weight.ndim != 3:
+        raise InvalidIRError(f"no sequences of {list(self.shape)} by {list(weight.shape)}")
+    moved, turned = self.transpose(1, 2, 0), weight.transpose(2, 1, 0)
+    made = convolution(moved, turned, bias, [1], [pad], [1], False, [0], 1)
+    return made.transpose(2, 0, 1)

@@ -81,7 +81,7 @@ def by_recurrence(first: Callable[[Array], Array], step: Step, x: Array, degrees
 def _declare(name: str, first: Callable[[Array], Array], step: Step, text: str) -> None:
     is_shifted = name.startswith("shifted")
 
-    def denoted(x: Array, n: Array) -> Array:
+    def denoted(x: Array | float, n: Array | float) -> Array:
         require_type(name, is_real, x, n)
         dtype = floating(x, n)
 
@@ -97,7 +97,8 @@ def _declare(name: str, first: Callable[[Array], Array], step: Step, text: str) 
 
     where = "at ``2x − 1``" if is_shifted else "at ``x``"
     meaning = f"The polynomial of degree n of {text}, {where}."
-    declare(denoted, meaning, f"aten.special_{name}.default")
+    overloads = ("default", "x_scalar", "n_scalar")
+    declare(denoted, meaning, *[f"aten.special_{name}.{overload}" for overload in overloads])
 
 
 for _name, (_first, _step, _text) in RECURRENCES.items():

@@ -23,6 +23,7 @@ from torch_ir.semantics.dtypes import (
     is_inexact,
     real_of,
     rounded,
+    significant_bits,
 )
 from torch_ir.semantics.operators.activations import leaky_relu
 from torch_ir.semantics.pointwise import number_as, pointwise, require_type
@@ -37,7 +38,7 @@ def rand(size: Sequence[int], draws: Draws, dtype: DType | None = None) -> Array
     return _uniform(_shape(size), dtype or DEFAULT_FLOAT, draws)
 
 
-@denotes("aten.rand_like.default", draws=True)
+@denotes("aten.rand_like.default", "aten.rand_like.generator", draws=True)
 def rand_like(self: Array, draws: Draws, dtype: DType | None = None) -> Array:
     """Uniform in [0, 1), in the shape of ``self``."""
     return _uniform(self.shape, dtype or self.dtype, draws)
@@ -56,7 +57,7 @@ def randn(size: Sequence[int], draws: Draws, dtype: DType | None = None) -> Arra
     return _normal(_shape(size), dtype or DEFAULT_FLOAT, draws)
 
 
-@denotes("aten.randn_like.default", draws=True)
+@denotes("aten.randn_like.default", "aten.randn_like.generator", draws=True)
 def randn_like(self: Array, draws: Draws, dtype: DType | None = None) -> Array:
     """Normal with mean 0 and variance 1, in the shape of ``self``; as :func:`randn`."""
     return _normal(self.shape, dtype or self.dtype, draws)
@@ -299,3 +300,78 @@ def geometric(self: Array, p: float, draws: Draws) -> Array:
     drawn = draws.uniform(self.shape, np.dtype("float64"))
     with np.errstate(all="ignore"):
         return rounded(np.maximum(np.ceil(np.log1p(-drawn) / np.log1p(-p)), 1), self.dtype)
+
+
+@denotes("aten.random.default", "aten.random.from", "aten.random.to", draws=True)
+def random(self: Array, draws: Draws, to: int | None = None, **bounds: int) -> Array:
+    """Integers from ``from`` (0) below ``to``, in the shape and type of ``self``.
+
+    Without an end, to the greatest number of the type; of floating-point types, as far as these
+    hold all integers.
+    """
+    low = bounds.get("from", 0)
+    if to is not None:
+        return _integers(low, to, self.shape, self.dtype, draws)
+    if is_float(self.dtype):
+        return _integers(low, 2 ** significant_bits(self.dtype) + 1, self.shape, self.dtype, draws)
+    most = 1 if self.dtype == np.bool_ else np.iinfo(self.dtype).max
+    return _integers(low, min(int(most), 2**63 - 2) + 1, self.shape, self.dtype, draws)
+
+
+_MOST = 10_000_000
+"""Chances that are looked at: a rate in a tensor is not to keep its reader for hours."""
+
+
+def _counted(logarithms: Array, drawn: Array, shape: tuple[int, ...], dtype: DType) -> Array:
+    """The number whose chance a uniform number falls on; chances of numbers from 0, by row."""
+    ends = np.cumsum(np.exp(logarithms), -1)
+    found = np.sum(drawn.reshape(-1, 1) * ends[:, -1:] >= ends, -1)
+    return rounded(np.minimum(found, ends.shape[-1] - 1).reshape(shape), dtype)
+
+
+def _log_factorials(count: int) -> Array:
+    return np.concatenate([np.zeros(1), np.cumsum(np.log(np.arange(1, count)))])
+
+
+@denotes("aten.poisson.default", draws=True)
+@np.errstate(all="ignore")
+def poisson(self: Array, draws: Draws) -> Array:
+    """Poisson's with the rate that stands in ``self``, in its type.
+
+    Raises:
+        InvalidIRError: A rate is negative or not finite, or so great that it takes too long.
+    """
+    require_type("poisson", is_float, self)
+    rates = self.astype("float64").reshape(-1, 1)
+    most = float(rates.max(initial=0))
+    count = int(most + 12 * math.sqrt(most) + 30) if np.isfinite(most) else _MOST
+    if not ((rates >= 0) & np.isfinite(rates)).all() or rates.size * count > _MOST:
+        raise InvalidIRError(f"rates up to {most:g} are not drawn from")
+    places = np.arange(count)
+    logarithms = np.where(places == 0, 0, places * np.log(rates)) - rates - _log_factorials(count)
+    drawn = draws.uniform(self.shape, np.dtype("float64"))
+    return _counted(logarithms, drawn, self.shape, self.dtype)
+
+
+@denotes("aten.binomial.default", draws=True)
+@np.errstate(all="ignore")
+def binomial(count: Array, prob: Array, draws: Draws) -> Array:
+    """The successes among ``count`` trials of probability ``prob``, in the type of the first.
+
+    Raises:
+        InvalidIRError: A probability is none, or there are so many trials that it takes too long.
+    """
+    require_type("binomial", is_float, count, prob)
+    trials, chances = np.broadcast_arrays(count.astype("float64"), prob.astype("float64"))
+    most = float(trials.max(initial=0))
+    is_right = ((chances >= 0) & (chances <= 1) & (trials >= 0) & np.isfinite(trials)).all()
+    if not is_right or trials.size * (most + 1) > _MOST:
+        raise InvalidIRError(f"up to {most:g} trials are not drawn")
+    n, p = np.trunc(trials).reshape(-1, 1), chances.reshape(-1, 1)
+    places, table = np.arange(int(most) + 1), _log_factorials(int(most) + 1)
+    rest = np.maximum(n - places, 0).astype("int64")
+    ways = table[n.astype("int64")] - table - table[rest]
+    first, second = (np.where(k == 0, 0, k * np.log(q)) for k, q in ((places, p), (rest, 1 - p)))
+    logarithms = np.where(places <= n, ways + first + second, -np.inf)
+    drawn = draws.uniform(trials.shape, np.dtype("float64"))
+    return _counted(logarithms, drawn, trials.shape, count.dtype)

@@ -163,7 +163,7 @@ def _truth(self: Array, dim: Dims, keepdim: bool, every: bool) -> Array:
     return found.astype(self.dtype if self.dtype == np.uint8 else bool)
 
 
-@denotes("aten.any.default", "aten.any.dim", "aten.any.dims")
+@denotes("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
 def any_nonzero(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     """Whether some element is not 0; NaN is not. Of none: false.
 
@@ -172,7 +172,7 @@ def any_nonzero(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     return _truth(self, dim, keepdim, every=False)
 
 
-@denotes("aten.all.default", "aten.all.dim", "aten.all.dims")
+@denotes("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
 def all_nonzero(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
     """Whether every element is not 0. Of none: true. Otherwise as ``any``."""
     return _truth(self, dim, keepdim, every=True)
