@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import ml_dtypes
 import numpy as np
 
 from torch_ir.semantics.bounds.call import WALK, BoundedCall, Errors, least_normal, moduli
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.embeddings import MEAN, SUM
-from torch_ir.semantics.operators.segments import equal_edges
+from torch_ir.semantics.operators.segments import (
+    bin_of,
+    equal_edges,
+    histogramdd_edges,
+    volumes,
+)
 
 FEW = 4
 
@@ -107,3 +114,66 @@ def shortened(call: BoundedCall) -> Errors:
     near = 1e-7 / max(call["max_norm"], 1e-7)
     error = (unit + near) * call.size("self")
     return [call.opened(error, width * largest ** max(power, 1) if np.isfinite(power) else 0.0)]
+
+
+def backward(call: BoundedCall) -> Errors:
+    """Bound quotients, and products of a segment's other elements, each rounded to the type."""
+    (result,), reduce = call.results, call["reduce"]
+    if reduce == "sum":
+        return [None]
+    if reduce != "prod":
+        return [call.result_unit * FEW * moduli(result)]
+    marks = np.diff(call["offsets"], axis=-1) if call["lengths"] is None else call["lengths"]
+    count = FEW + int(np.max(marks, initial=0))
+    sizes = {name: call.size(name) for name in ("grad", "output", "data")}
+    values = sizes["data"]
+    (way,) = call.meant(**sizes | {"data": np.where(values == 0, 0, np.maximum(values, 1))})
+    way = np.maximum(way, moduli(result) * values)
+    least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
+    lost = least * count * np.maximum(np.abs(way), 1 / np.where(values == 0, 1, values))
+    return [call.opened(call.result_unit * count * moduli(result) + lost, way, result.dtype)]
+
+
+def edges(call: BoundedCall) -> Errors:
+    """Bound edges by the roundings of their ends."""
+    return [4 * call.result_unit * float(np.max(moduli(r), initial=0)) for r in call.results]
+
+
+def histograms(call: BoundedCall) -> Errors:
+    """Bound counts as :func:`histogram`, of rows that may lie in other bins of some column.
+
+    At the ends of a range that rows themselves give, none lies outside.
+    """
+    (result,), is_given = call.results, isinstance(call["bins"][0], np.ndarray)
+    exact, ends = call["bins"], call["range"]
+    if not is_given:
+        exact = histogramdd_edges(call["self"], exact, range=ends)
+    sides = [edge.astype("float64") for edge in exact]
+    off = [0.0 if is_given else 4 * call.result_unit * float(np.max(np.abs(s))) for s in sides]
+    rows = call.wide("self").reshape(-1, len(sides))
+    weights = np.ones(len(rows)) if call["weight"] is None else call.size("weight").reshape(-1)
+    columns = [*zip(rows.T, sides, off, strict=True)]
+    inside = np.all([(c >= s[0] - o) & (c <= s[-1] + o) for c, s, o in columns], 0)
+    inner = [(c, s if ends is not None else s[1:-1], o) for c, s, o in columns]
+    near = np.any([_nearest(c, s) <= o for c, s, o in inner], 0) & (not is_given)
+    counts, moved = np.zeros(result.shape), np.zeros(result.shape)
+    for turn in product((-1, 1), repeat=len(sides)):
+        places = [bin_of(c + t * o, s)[inside] for t, (c, s, o) in zip(turn, columns, strict=True)]
+        np.add.at(moved, tuple(places), np.where(near, weights, 0)[inside])
+    places = [bin_of(c, s)[inside] for c, s, _ in columns]
+    np.add.at(counts, tuple(places), weights[inside])
+    own = 0.0 if call["weight"] is None else call.result_unit * (FEW + len(rows)) * counts
+    error = np.asarray(own + moved)
+    if call["density"]:
+        signed = weights if call["weight"] is None else call.wide("weight").reshape(-1)
+        total, volume = np.abs(np.sum(signed[inside])), volumes(sides)
+        parts, steps = counts / (total * volume), FEW * len(sides) + counts.size
+        wide = sum(2 * o / np.min(np.diff(s)) for _, s, o in columns)
+        more = (error + counts * error.sum() / total) / (total * volume)
+        return [more + parts * (steps * call.result_unit + wide)]
+    return [np.where(moduli(result) + error >= 1 / call.result_unit, np.inf, error)]
+
+
+def _nearest(values: Array, edges: Array) -> Array:
+    """How far each value is from the next edge."""
+    return np.min(np.abs(values[:, None] - edges), -1, initial=np.inf)

@@ -377,6 +377,11 @@ _ATEN: dict[Rule, str] = {
     """,
     segments.bag_weights: "_embedding_bag_per_sample_weights_backward.default",
     segments.reduced: "segment_reduce.default",
+    segments.backward: "_segment_reduce_backward.default",
+    segments.edges: "_histogramdd_bin_edges.default",
+    segments.histograms: """
+        _histogramdd_from_bin_cts.default _histogramdd_from_bin_tensors.default
+    """,
     segments.histogram: "histogram.bin_ct histogram.bins_tensor",
     segments.shortened: "embedding_renorm.default",
     sums.counted: """

@@ -55,12 +55,7 @@ def segment_reduce(
         InvalidIRError: There is no such reduction, or there are no lengths.
     """
     del unsafe, indices
-    marks = offsets
-    if lengths is not None:
-        ends = np.cumsum(lengths, -1)
-        marks = np.concatenate([np.zeros((*ends.shape[:-1], 1), ends.dtype), ends], -1)
-    if reduce not in _START or marks is None:
-        raise InvalidIRError(f"segments are not reduced by {reduce!r} and lengths {lengths}")
+    marks = _marks(reduce, lengths, offsets)
     place = place_of(axis, data.ndim)
     values = data.astype(working(data.dtype))
     shape = (*data.shape[:place], marks.shape[-1] - 1, *data.shape[place + 1 :])
@@ -70,6 +65,64 @@ def segment_reduce(
             part = values[row][int(marks[(*row, number)]) : int(marks[(*row, number + 1)])]
             result[(*row, number)] = _reduced(part, reduce, initial)
     return rounded(result, data.dtype)
+
+
+def _marks(reduce: str, lengths: Array | None, offsets: Array | None) -> Array:
+    """Where segments begin and end, by their lengths or as they are given."""
+    marks = offsets
+    if lengths is not None:
+        ends = np.cumsum(lengths, -1)
+        marks = np.concatenate([np.zeros((*ends.shape[:-1], 1), ends.dtype), ends], -1)
+    if reduce not in _START or marks is None:
+        raise InvalidIRError(f"segments are not reduced by {reduce!r} and lengths {lengths}")
+    return marks
+
+
+@denotes("aten._segment_reduce_backward.default")
+@np.errstate(all="ignore")
+def segment_reduce_backward(
+    grad: Array,
+    output: Array,
+    data: Array,
+    reduce: str,
+    *,
+    lengths: Array | None = None,
+    offsets: Array | None = None,
+    axis: int = 0,
+    initial: float | None = None,
+) -> Array:
+    """The gradient of ``segment_reduce``; elements of no segment have 0.
+
+    Extremes that are equal share a gradient (a negative one torch on the CPU gives each in full).
+    Of products it is ``grad · output / x``, and of an x of 0 ``grad`` times all others.
+
+    Raises:
+        InvalidIRError: As there.
+    """
+    marks, place = _marks(reduce, lengths, offsets), place_of(axis, data.ndim)
+    values, gradients, made = (part.astype(working(data.dtype)) for part in (data, grad, output))
+    result = np.zeros_like(values)
+    for row in np.ndindex(*data.shape[:place]):
+        for number in range(marks.shape[-1] - 1):
+            part = slice(int(marks[(*row, number)]), int(marks[(*row, number + 1)]))
+            given = gradients[(*row, number)], made[(*row, number)], values[row][part]
+            result[row][part] = _slope(reduce, *given, 1.0 if initial is None else initial)
+    return rounded(result, data.dtype)
+
+
+def _slope(reduce: str, grad: Array, output: Array, part: Array, initial: float) -> Array:
+    """The gradients of a segment's elements."""
+    if reduce in ("sum", "mean"):
+        return np.broadcast_to(grad / (len(part) if reduce == "mean" else 1), part.shape)
+    if reduce in ("max", "min"):
+        named = (part == output) | np.isnan(part)
+        return np.where(named, grad / np.maximum(np.sum(named, 0), 1), 0)
+    apart = (part == 0) | np.isnan(part)
+    found = np.where(apart, 0, grad * output / np.where(apart, 1, part))
+    for index in range(len(part)) if apart.any() else ():
+        others = np.prod(np.delete(part, index, 0), 0, initial=initial)
+        found[index] = np.where(apart[index], grad * others, found[index])
+    return found
 
 
 def _reduced(part: Array, reduce: str, initial: float | None) -> Any:
@@ -115,6 +168,82 @@ def histogram(
     """
     edges = equal_edges(self, bins, range)
     return histogram_by_edges(self, edges, weight=weight, density=density)
+
+
+# -- of several columns ---------------------------------------------------------------------------
+
+
+@denotes("aten._histogramdd_bin_edges.default")
+def histogramdd_edges(
+    self: Array,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Array | None = None,
+    density: bool = False,
+) -> tuple[Array, ...]:
+    """The edges of equally wide bins of each column, as of :func:`histogram`: [*, d] → d edges."""
+    del weight, density
+    columns = self.reshape(-1, self.shape[-1]).T
+    if len(columns) != len(bins) or not is_float(self.dtype):
+        raise InvalidIRError(f"{self.dtype} {list(self.shape)} has no {len(bins)} columns")
+    ends = [None] * len(bins) if range is None else np.reshape(range, (-1, 2)).tolist()
+    columns = zip(columns, bins, ends, strict=True)
+    return tuple([equal_edges(*column) for column in columns])
+
+
+@denotes("aten._histogramdd_from_bin_tensors.default")
+def histogramdd_by_edges(
+    self: Array,
+    bins: Sequence[Array],
+    *,
+    weight: Array | None = None,
+    density: bool = False,
+) -> Array:
+    """How many rows, or how much weight, lies between edges of each column; [*, d] → [b₁, …, b_d].
+
+    As of :func:`histogram_by_edges`.
+    """
+    if self.shape[-1:] != (len(bins),) or not is_float(self.dtype):
+        raise InvalidIRError(f"{self.dtype} {list(self.shape)} has no {len(bins)} columns")
+    rows, edges = widened(self).reshape(-1, len(bins)), [widened(edge) for edge in bins]
+    ends = [(edge[0], edge[-1]) for edge in edges]
+    inside = np.all([(c >= a) & (c <= b) for c, (a, b) in zip(rows.T, ends, strict=True)], 0)
+    weights = np.ones(len(rows)) if weight is None else widened(weight).reshape(-1)
+    places = [bin_of(c, edge) for c, edge in zip(rows[inside].T, edges, strict=True)]
+    counts = np.zeros([len(edge) - 1 for edge in edges])
+    np.add.at(counts, tuple(places), weights[inside])
+    if density:
+        with np.errstate(all="ignore"):
+            counts = counts / (counts.sum() * volumes(edges))
+    return rounded(counts, self.dtype)
+
+
+def bin_of(values: Array, edges: Array) -> Array:
+    """Return between which edges each value lies; an edge is right of it, but at the last one."""
+    return np.clip(np.searchsorted(edges, values, "right") - 1, 0, len(edges) - 2)
+
+
+def volumes(edges: Sequence[Array]) -> Array:
+    """Return the volume of each bin."""
+    total = np.ones(())
+    for edge in edges:
+        total = total[..., None] * np.diff(edge)
+    return total
+
+
+@denotes("aten._histogramdd_from_bin_cts.default")
+def histogramdd(
+    self: Array,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Array | None = None,
+    density: bool = False,
+) -> Array:
+    """The same by the edges of ``_histogramdd_bin_edges``."""
+    edges = histogramdd_edges(self, bins, range=range)
+    return histogramdd_by_edges(self, edges, weight=weight, density=density)
 
 
 def equal_edges(values: Array, bins: int, given: Sequence[float] | None) -> Array:
