@@ -102,9 +102,6 @@ _to_sparse.default sparse_mask.default sparse_sampled_addmm.default
     "gives a tensor of the caller another shape": """
 squeeze_.dim transpose_.default unsqueeze_.default
 """,
-    "has several right answers: factors, vectors and signs are a choice of the library": """
-linalg_lstsq.default
-""",
 }
 """What no program can be judged by, and why; the list only shrinks."""
 

@@ -426,7 +426,7 @@ _ATEN: dict[Rule, str] = {
     factorizations.hermitian_values: "_linalg_eigh.default",
     factorizations.free: """
         linalg_qr.default linalg_eig.default linalg_eigvals.default _linalg_eigvals.default
-        geqrf.default linalg_ldl_factor_ex.default
+        geqrf.default linalg_ldl_factor_ex.default linalg_lstsq.default
     """,
     factorizations.reflected: "linalg_householder_product.default ormqr.default",
     factorizations.by_symmetric_factors: "linalg_ldl_solve.default",

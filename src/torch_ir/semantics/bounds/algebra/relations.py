@@ -26,6 +26,7 @@ from torch_ir.semantics.bounds.algebra.factorizations import FEW, STEP
 from torch_ir.semantics.bounds.algebra.linear_equations import MOST, REACH, inverse_of, norm_of
 from torch_ir.semantics.dtypes import Array, is_complex, real_of, widened
 from torch_ir.semantics.operators.factorizations import finite, hermitian
+from torch_ir.semantics.operators.least_squares import columns_of, rank_limit
 from torch_ir.semantics.operators.linear_equations import adjoint
 from torch_ir.semantics.operators.reflectors import reflected
 from torch_ir.semantics.operators.symmetric_factors import blocks_of, rebuilt, symmetric
@@ -228,7 +229,47 @@ def _of_ldl_solve(arguments: Mapping[str, Any], results: Sequence[Array]) -> Ite
     yield _equal(0, np.broadcast_to(other, found.shape), made @ found, bound)
 
 
+def _of_lstsq(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterator[Equation]:
+    """``Aᴴ A X = Aᴴ B`` and ``A⁺ A X = X``, open where roundings decide the rank."""
+    given, matrix = arguments["self"], finite(arguments["self"], "self")
+    other = columns_of(given, arguments["b"])
+    found = columns_of(np.swapaxes(given, -1, -2), results[0])
+    left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
+    unit, norm = _unit(given, max(matrix.shape[-2:])), norm_of(given)
+    limit = rank_limit(given, sizes, arguments.get("rcond"))[..., None]
+    kept = sizes > (0 if arguments.get("driver") == "gels" else limit)
+    near = (sizes * _UNDECIDED > limit) & (sizes < limit * _UNDECIDED)
+    unit = np.where(np.any(near, -1)[..., None, None], np.inf, unit)
+    shortened = (left * np.where(kept, sizes, 0)[..., None, :]) @ right
+    lengths = np.sqrt(np.sum(np.abs(found) ** 2, -2, keepdims=True))
+    sides = np.sqrt(np.sum(np.abs(other) ** 2, -2, keepdims=True))
+    off = unit * (norm * lengths + sides)
+    turned = adjoint(shortened)
+    yield _equal(0, turned @ other, turned @ shortened @ found, 2 * norm * off)
+    least = np.min(np.where(kept, sizes, np.inf), -1, initial=np.inf)[..., None, None]
+    directions = adjoint(right) * kept[..., None, :]
+    along = directions @ (adjoint(directions) @ found)
+    yield _equal(0, along, found, 4 * unit * norm / least * (lengths + sides / least))
+    if results[1].size:
+        rest, shape = (
+            np.sum(np.abs(other - matrix @ found) ** 2, -2, keepdims=True),
+            results[1].shape,
+        )
+        bound = np.broadcast_to(2 * np.sqrt(rest) * off + off**2 + unit * rest, rest.shape)
+        yield _equal(1, rest.reshape(shape), results[1], bound.reshape(shape))
+    if results[2].size:
+        is_open = np.where(np.isinf(unit), np.inf, 0.0)[..., 0, 0]
+        yield Equation(2, np.asarray(np.sum(kept, -1), "int64"), results[2], is_open)
+    if results[3].size:
+        own = _unit(given, max(matrix.shape[-2:])) * norm
+        yield _equal(3, sizes, widened(results[3]), own[..., 0])
+
+
+_UNDECIDED = 50
+"""How far a driver may be off that estimates which singular values count as 0."""
+
 _RELATIONS: Mapping[str, Relation] = {
+    "aten.linalg_lstsq.default": _of_lstsq,
     "aten.geqrf.default": _of_geqrf,
     "aten.linalg_ldl_factor_ex.default": _of_ldl,
     "aten.linalg_ldl_solve.default": _of_ldl_solve,
