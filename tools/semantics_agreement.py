@@ -32,6 +32,7 @@ from torch_ir.debug.reference.tolerance_check import as_ordered, ties_resolved
 from torch_ir.errors import TorchIRError
 from torch_ir.ops.choices import VALUES_OPEN, leaves_order_open, leaves_ties_open
 from torch_ir.semantics import denotation
+from torch_ir.semantics.bounds.algebra.relations import relation
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.tolerance import bound
 
@@ -144,6 +145,10 @@ def worst_error(call: Call) -> float:
         if leaves_ties_open(call.op_type, call.arguments):
             mine, theirs = pairs[-1]
             pairs[-1] = ties_resolved(call.arguments, mine, theirs), theirs
+        holds = relation(call.op_type)
+        if holds is not None:  # there are many right answers
+            sides = holds(call.arguments, [theirs for _, theirs in pairs])
+            return max((error_of((e.expected, e.got), e.bound) for e in sides), default=0.0)
         bounds = bound(call.op_type, call.arguments, [first for first, _ in pairs]) or []
         errors = map(error_of, pairs, bounds)
         return max(errors, default=0.0)
@@ -168,7 +173,9 @@ def required(mine: Any, theirs: Any) -> bool:
 
 
 def error_of(pair: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]], bound: Any) -> float:
-    mine, theirs = pair
+    is_closed = np.broadcast_to(bound, pair[0].shape) < np.inf
+    mine, theirs = (array[is_closed] for array in pair)
+    bound = np.broadcast_to(bound, pair[0].shape)[is_closed]
     if mine.dtype.kind in "iub":
         assert np.array_equal(mine, theirs), "other integers"
         return 0.0

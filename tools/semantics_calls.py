@@ -31,19 +31,26 @@ DTYPES = (
     torch.bool,
 )
 BACKWARD = {
+    "_segment_reduce",
     "nn.functional.adaptive_avg_pool2d",
     "nn.functional.avg_pool2d",
     "nn.functional.avg_pool3d",
+    "nn.functional.batch_norm",
+    "nn.functional.binary_cross_entropy",
     "nn.functional.conv1d",
     "nn.functional.conv2d",
     "nn.functional.conv_transpose2d",
+    "nn.functional.ctc_loss",
     "nn.functional.embedding",
+    "nn.functional.embedding_bag",
     "nn.functional.group_norm",
     "nn.functional.layer_norm",
     "nn.functional.max_pool2d",
     "nn.functional.max_pool3d",
+    "nn.functional.multi_margin_loss",
+    "nn.functional.multilabel_margin_loss",
 }
-"""The operators whose gradients are operators of the core set."""
+"""The operators whose gradients are operators of their own."""
 
 ELSEWHERE = {"device", "layout", "pin_memory", "memory_format", "generator", "non_blocking"}
 """Arguments that say where or how a tensor is kept; a denotation takes none."""
@@ -71,8 +78,11 @@ def to_numpy(value: Any) -> Any:
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     """A copy that lies in memory as the tensor does, on which some bounds depend."""
-    if tensor.is_conj() or tensor.is_neg() or not all(tensor.stride()):
+    if tensor.is_conj() or tensor.is_neg() or not tensor.numel():
         return tensor.clone()
+    if not all(tensor.stride()):  # repeated, of which the first are all
+        first = tensor[tuple([slice(None if step else 1) for step in tensor.stride()])]
+        return first.clone().expand(tensor.shape)
     copy = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
     return copy.copy_(tensor)
 
@@ -103,11 +113,18 @@ class Recorder(TorchDispatchMode):
         known = op_type.startswith("aten.") and has_denotation(op_type)
         if not known or (func is torch.ops.aten.as_strided.default and not is_whole(args[0])):
             return func(*args, **kwargs)
-        arguments = to_numpy(list(bound(func, args, kwargs).values()))
-        named = dict(zip(bound(func, args, kwargs), arguments, strict=True))
-        result = func(*args, **kwargs)
-        self.calls.append(Call(op_type, named, to_numpy(result)))
+        with _conjugating():
+            arguments = to_numpy(list(bound(func, args, kwargs).values()))
+            named = dict(zip(bound(func, args, kwargs), arguments, strict=True))
+            result = func(*args, **kwargs)
+            self.calls.append(Call(op_type, named, to_numpy(result)))
         return result
+
+
+def _conjugating() -> Any:
+    """Where conjugates are made as outside of a mode: torch leaves those of kernels' own out."""
+    key = torch._C.DispatchKey.Conjugate
+    return torch._C._SetExcludeDispatchKeyGuard(key, False)
 
 
 def composite(operator: Any, sample: Any) -> Any:

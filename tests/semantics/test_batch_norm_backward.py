@@ -80,6 +80,27 @@ def test_gradients_of_batches_agree(kind: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("train", [True, False])
+def test_gradients_in_another_layout_than_the_operand_agree(
+    train: bool, dtype: torch.dtype
+) -> None:
+    for shape in SHAPES[1:]:
+        for kept in {dtype, torch.float32 if dtype.itemsize == 2 else dtype}:
+            given = backward(dtype, shape, train=train, parameters=kept)
+            grad = given["grad_out"]
+            turned = grad.transpose(0, 1).contiguous().transpose(0, 1)
+            for other in (turned, grad[:1, :1].expand(shape)):
+                report = verdict(NAME, given | {"grad_out": other}, against=BOTH)
+                assert report.verdict == "agree", (shape, kept, str(report))
+                wrong = verdict(NAME, given | {"grad_out": other}, _off)
+                assert wrong.verdict == "disagree"
+
+
+def _off(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [results[0] + results[0].abs().max() / 4, *results[1:]]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_only_what_is_asked_for_is_compared(dtype: torch.dtype) -> None:
     for mask in ([True, False, False], [False, True, True], [False, False, True]):
         given = backward(dtype, SHAPES[2]) | {"output_mask": mask}
