@@ -195,7 +195,7 @@ def separable(call: BoundedCall) -> Errors:
         return [call.opened(error, through(given, weights, back=back))]
     if call.is_narrow:
         error = error + call.result_unit * ROUNDED * rank * terms
-    reach = CUBIC_REACH if "cubic" in call.op_type else 1
+    reach = CUBIC_REACH if any(kind in call.op_type for kind in ("cubic", "lanczos")) else 1
     for place, matrix in enumerate(weights):
         size, places = matrix.shape
         steep = min(1.0, places / size) if "_aa" in call.op_type else 1.0

@@ -496,6 +496,8 @@ _ATEN: dict[Rule, str] = {
         _upsample_bicubic2d_aa.default _upsample_bicubic2d_aa.vec
         _upsample_bicubic2d_aa_backward.default _upsample_bilinear2d_aa.default
         _upsample_bilinear2d_aa.vec _upsample_bilinear2d_aa_backward.default
+        _upsample_lanczos2d_aa.default _upsample_lanczos2d_aa.vec
+        _upsample_lanczos2d_aa_backward.default
         _upsample_nearest_exact1d_backward.default
         _upsample_nearest_exact2d_backward.default
         _upsample_nearest_exact3d_backward.default upsample_bicubic2d_backward.default

@@ -3,13 +3,13 @@
 Each axis has a matrix of weights [elements, places]; a gradient goes through its transpose.
 
 Source: torch.nn.functional.interpolate and its derivative. With ``antialias`` a place takes the
-elements that a triangle (or Keys' kernel with a = -½) of the width of the scale reaches, weighted
-so that they add up to 1.
+elements that a triangle (or Keys' kernel with a = -½, or Lanczos') of the width of the scale
+reaches, weighted so that they add up to 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -74,7 +74,7 @@ def _antialiased(base: str, size: int, count: int, factor: float | None, align: 
         scale = (size - 1) / (count - 1) if count > 1 else 0.0
     else:
         scale = 1 / factor if factor else size / count
-    reach, kernel = (2, _sharp_cubic) if "bicubic" in base else (1, _triangle)
+    (reach, kernel), *_ = (found for kind, found in _KERNELS.items() if kind in base)
     support, stretch = (reach * scale, 1 / scale) if scale >= 1 else (float(reach), 1.0)
     middles = scale * (np.arange(count) + 0.5)
     first = np.maximum((middles - support + 0.5).astype("int64"), 0)
@@ -92,6 +92,18 @@ def _triangle(far: Array) -> Array:
 
 def _sharp_cubic(far: Array) -> Array:
     return np.where(far < 2, cubic_kernel(far, -0.5), 0)
+
+
+def _lanczos(far: Array) -> Array:
+    return np.where(far < 3, np.sinc(far) * np.sinc(far / 3), 0)
+
+
+_KERNELS: Mapping[str, tuple[int, Callable[[Array], Array]]] = {
+    "bilinear": (1, _triangle),
+    "bicubic": (2, _sharp_cubic),
+    "lanczos": (3, _lanczos),
+}
+"""How far kernels of antialiased resampling reach, and their weights."""
 
 
 def through(values: Array, weights: Sequence[Array], *, back: bool) -> Array:
@@ -153,13 +165,14 @@ BACKWARD = tuple(
     for name in (
         *("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
         *("upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"),
+        "_upsample_lanczos2d_aa",
         *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"),
         *(f"_upsample_nearest_exact{rank}" for rank in _RANKS),
     )
 )
 ANTIALIASED = tuple(
     f"aten._upsample_{kind}2d_aa.{overload}"
-    for kind in ("bilinear", "bicubic")
+    for kind in _KERNELS
     for overload in ("default", "vec")
 )
 for _op_type in (*BACKWARD, *ANTIALIASED):

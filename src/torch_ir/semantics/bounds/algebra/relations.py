@@ -245,11 +245,11 @@ def _of_lstsq(arguments: Mapping[str, Any], results: Sequence[Array]) -> Iterato
     sides = np.sqrt(np.sum(np.abs(other) ** 2, -2, keepdims=True))
     off = unit * (norm * lengths + sides)
     turned = adjoint(shortened)
-    yield _equal(0, turned @ other, turned @ shortened @ found, 2 * norm * off)
+    yield _equal(0, turned @ other, turned @ shortened @ found, norm * off)
     least = np.min(np.where(kept, sizes, np.inf), -1, initial=np.inf)[..., None, None]
     directions = adjoint(right) * kept[..., None, :]
     along = directions @ (adjoint(directions) @ found)
-    yield _equal(0, along, found, 4 * unit * norm / least * (lengths + sides / least))
+    yield _equal(0, along, found, 2 * unit * norm / least * (lengths + sides / least))
     if results[1].size:
         rest, shape = (
             np.sum(np.abs(other - matrix @ found) ** 2, -2, keepdims=True),
