@@ -156,9 +156,8 @@ def test_primitives_or_nothing():
 
 def test_the_denotation_takes_part():
     def function(x):
-        return torch.geqrf(x @ x.T)[1][:, None] * x + torch.nn.functional.dropout(
-            x.sin(), 0.5, True
-        )
+        added = torch.ops.aten._add_relu.Scalar(x, 0.5)  # which nothing denotes
+        return added * x + torch.nn.functional.dropout(x.sin(), 0.5, True)
 
     traced = make_traced(function, executor=("reference", "aten"))
     report = traced.report(X)
