@@ -566,3 +566,21 @@ def test_a_transposed_argument():
     result = check(lambda x: x + 1, torch.randn(3, 1).t())(torch.randn(3, 1).t())
     assert result.stride() == (torch.randn(3, 1).t() + 1).stride()
     check(lambda x: x + 1, A.t())
+
+
+def test_a_buffer_of_torchs_own_class_that_is_read_and_written():
+    class Counted(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = torch.nn.Buffer(torch.zeros(3))
+            self.table = torch.nn.Buffer(torch.ones(3), persistent=False)
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return x * self.table + self.calls, self.table
+
+    module, traced = Counted(), make_traced(Counted())
+    for call in range(2):
+        x = torch.full((3,), float(call))
+        got, expected = traced(x), module(x)
+        assert same(got, expected)

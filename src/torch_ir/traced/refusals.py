@@ -282,9 +282,9 @@ class Results:
 
 @cache
 def _names_of_fakes() -> frozenset[str]:
-    """The attributes that traced tensors have of their own."""
+    """The attributes that traced tensors have of their own, those that stand for buffers more."""
     with outside_of_traces(), fake_tensor_mode() as mode:
-        return frozenset(vars(mode.from_tensor(torch.empty(0))))
+        return frozenset(vars(mode.from_tensor(Buffer(torch.empty(0)))))
 
 
 def _require_no_attributes(tensor: torch.Tensor) -> None:
