@@ -130,6 +130,30 @@ def test_random_numbers_are_the_same_on_both_sides_and_the_generator_goes_on():
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.parametrize("call", ["cond", "scan", "map", "while_loop"])
+def test_control_flow_of_eager_is_recorded_and_runs_afterwards(call):
+    higher = torch._higher_order_ops
+
+    class Flow(nn.Module):
+        def forward(self, x):
+            if call == "cond":
+                return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,)) + 1
+            if call == "scan":
+                return higher.scan(lambda c, row: (c + row, c * 2), x[0] * 1, x)[1] + 1
+            if call == "map":
+                return higher.map(lambda row: row.sin(), x) + 1
+            first = (torch.tensor(0), x)
+            return higher.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), first)[1] + 1
+
+    torch._dynamo.reset()
+    model, x = Flow().eval(), torch.randn(3, 2)
+    ir, expected = torch_ir.extract_ir(model, (x,)), model(x)
+    torch._dynamo.reset()
+    report = verify(ir, model, (x,), every_node=True)
+    assert report.verdict == "agree", str(report)
+    assert torch.equal(model(x), expected)
+
+
 @pytest.mark.parametrize("fastpath", [True, False])
 def test_the_model_is_left_as_it_was(fastpath):
     case = CASES["counting"]

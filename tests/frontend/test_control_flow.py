@@ -215,6 +215,20 @@ def test_functions_nest_close_over_weights_and_return_structures(function):
     runs_as_eager(lambda: Lambda(function).eval(), *CALLS)
 
 
+def test_gradients_pass_through_a_scan():
+    torch.manual_seed(0)
+    model = Lambda(running_sum).train()
+    run = torch_ir.compile(
+        torch_ir.extract_ir(model, (X,)), dict(model.state_dict(keep_vars=True)), grad=True
+    )
+    wanted = [model.first.weight, model.first.bias]
+    found, expected = (
+        torch.autograd.grad(sum(part.square().sum() for part in made), wanted)
+        for made in (run(X), model(X))
+    )
+    torch.testing.assert_close(found, expected)
+
+
 class Chosen(nn.Module):
     """Branches and a loop over sizes that vary."""
 

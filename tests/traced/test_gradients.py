@@ -296,3 +296,61 @@ def test_a_size_that_torch_settled_is_checked_when_data_decides_another():
         run(torch.ones(3))
     symbolic = parse(str(ir).replace("f32[2]", "f32[u0]"))
     assert with_settled_sizes(symbolic) is symbolic
+
+
+# -- control flow ---------------------------------------------------------------------------------
+
+HIGHER = torch._higher_order_ops
+LAYER = nn.Linear(3, 3)
+
+
+def choices_in_a_loop(x):
+    def body(i, y):
+        return i + 1, torch.cond(i % 2 == 0, lambda y: LAYER(y), lambda y: y * 2, (y,))
+
+    return HIGHER.while_loop(lambda i, y: i < 3, body, (torch.tensor(0), x))[1]
+
+
+def beside_a_region(x):
+    with torch.no_grad():
+        scale = x.sin()
+    return choices_in_a_loop(x) * scale
+
+
+def a_region_in_a_branch(x):
+    def branch(y):
+        with torch.no_grad():
+            scale = y * 2
+        return y * scale
+
+    return torch.cond(x.sum() > 0, branch, lambda y: y.cos() * 3, (x,))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [choices_in_a_loop, beside_a_region, a_region_in_a_branch],
+    ids=lambda f: f.__name__,
+)
+def test_bodies_in_bodies(function: Callable[..., Any]):
+    given = X.clone().requires_grad_()
+    for run in (make_traced(function), torch.no_grad()(make_traced(function))):
+        assert torch.equal(run(given), function(given))
+    found, expected = (
+        torch.autograd.grad(run(given).sum(), given) for run in (make_traced(function), function)
+    )
+    torch.testing.assert_close(found, expected)
+
+
+def test_gradients_through_a_scan_are_refused():
+    def running(x):
+        return HIGHER.scan(lambda c, row: (c * row, c + row), x[0] * 1, x)[1]
+
+    traced = make_traced(running)
+    assert torch.equal(traced(X), running(X))
+    with pytest.raises(TraceError) as caught:
+        traced(X.clone().requires_grad_())
+    assert str(caught.value) == (
+        "gradients pass through a scan, and torch traces results of it that have none\n"
+        "Call the traced function under torch.no_grad(), or run a module with "
+        "torch_ir.compile(torch_ir.extract_ir(module, args), weights, grad=True)."
+    )

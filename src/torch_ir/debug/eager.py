@@ -136,6 +136,9 @@ class Recorder(TorchDispatchMode):
         keep: Position in :attr:`made` of one tensor whose value is kept, or None.
     """
 
+    supports_higher_order_operators = True
+    """Of a call of control flow, what it gives is recorded, not what its bodies make."""
+
     def __init__(self, keep: int | None = None):
         super().__init__()
         self.made: list[Made] = []

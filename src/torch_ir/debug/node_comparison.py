@@ -131,7 +131,8 @@ class EagerComparison:
         return NodeComparison(len(ir.nodes), names, first)
 
     def _eager(self, keep: int | None) -> Recorder:
-        with Recorder(keep=keep) as recorder:
+        # under a mode torch skips frames of control flow that it compiles, and goes on doing so
+        with torch.compiler.set_stance("force_eager"), Recorder(keep=keep) as recorder:
             run_eager(self.model, self.executor.ir, self.args, self.kwargs)
         return recorder
 

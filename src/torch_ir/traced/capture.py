@@ -21,7 +21,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
 from torch_ir.frontend.gradients.autograd_function import CallWithGradient
-from torch_ir.frontend.gradients.watching import HOOKS, recorded_functions
+from torch_ir.frontend.gradients.watching import BACKWARD_OF_A_BODY, HOOKS, recorded_functions
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
@@ -370,6 +370,12 @@ def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
 
 
 def _refuse_hooks(lost: Iterable[str]) -> None:
+    if BACKWARD_OF_A_BODY in lost:
+        raise TraceError(
+            "gradients pass through a scan, and torch traces results of it that have none",
+            remedy="Call the traced function under torch.no_grad(), or run a module with "
+            "torch_ir.compile(torch_ir.extract_ir(module, args), weights, grad=True).",
+        )
     if not HOOKS.isdisjoint(lost):
         raise TraceError(
             "the function registers a hook on gradients that cannot be traced",

@@ -99,12 +99,39 @@ def program_of(
 
 
 def _with_regions(module: GraphModule, needs_grad: bool) -> GraphModule:
-    """The graph in which switches of the grad mode are calls of a body, or gone if none is on."""
-    switches = [n for n in module.graph.nodes if n.target is _SET_GRAD]
+    """The graph in which switches of the grad mode are calls of a body, or gone if none is on.
+
+    Bodies are resolved first, and are not seen by torch, which would drop the bodies in them.
+    """
+    held = _with_bodies_held(module, needs_grad)
+    switches = [n for n in held.graph.nodes if n.target is _SET_GRAD]
     if switches and needs_grad:
-        return replace_set_grad_with_hop_pass(module, None)[0]
+        return _with_bodies(replace_set_grad_with_hop_pass(held, None)[0])
     for node in switches:
-        module.graph.erase_node(node)
+        held.graph.erase_node(node)
+    return _with_bodies(held)
+
+
+class _Held(torch.nn.Module):
+    """Stands for a body of control flow while torch moves its caller."""
+
+    def __init__(self, body: GraphModule):
+        super().__init__()
+        self.body = (body,)  # which hides it from torch
+
+
+def _with_bodies_held(module: GraphModule, needs_grad: bool) -> GraphModule:
+    for name, body in list(module.named_children()):
+        if isinstance(body, GraphModule):
+            setattr(module, name, _Held(_with_regions(body, needs_grad)))
+    return module
+
+
+def _with_bodies(module: GraphModule) -> GraphModule:
+    for inner in list(module.modules()):
+        for name, held in list(inner.named_children()):
+            if isinstance(held, _Held):
+                setattr(inner, name, held.body[0])
     return module
 
 

@@ -44,6 +44,15 @@ _init_context: Any = BackwardCFunction.__init__
 _register_node_hook: Any = SingleLevelFunction._register_hook
 """What autograd's engine, in C++, calls for each hook on a node of its graph."""
 
+_OF_MODULES = "torch.utils.hooks"
+"""Hooks from here are those of modules, whose class is named."""
+
+_OF_BODIES = "torch._functorch._aot_autograd.logging_utils"
+"""Hooks from here keep source lines while torch traces the backward of a body, and no gradient."""
+
+BACKWARD_OF_A_BODY = "the backward of a body of control flow"
+"""What is lost where torch traces it: results in the trace require no gradient."""
+
 HOOKS = frozenset(
     (
         "torch.Tensor.register_hook",
@@ -168,8 +177,11 @@ def _register_leaf_hook(self: torch.Tensor, hook: Callable[[torch.Tensor], Any])
 
 
 def _on_node(hooks: Any, hook: Any) -> Any:
-    of_modules = getattr(hook, "__module__", None) == "torch.utils.hooks"  # their class is named
-    if (found := _watched()) is not None and not of_modules:
+    found, origin = _watched(), getattr(hook, "__module__", None)
+    if found is not None and origin == _OF_BODIES:
+        if not found.everywhere:
+            found.lost.setdefault(BACKWARD_OF_A_BODY)
+    elif found is not None and origin != _OF_MODULES:
         found.lost.setdefault("torch.autograd.graph.Node.register_hook")
     return _register_node_hook(hooks, hook)
 
