@@ -33,6 +33,7 @@ from torch_ir.torch_api import (
     is_operator_formula,
     pytree,
     requires_grad,
+    storage_of,
     version_of,
 )
 from torch_ir.traced.call_key import Flat
@@ -41,6 +42,7 @@ from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.guard import ClosureGuard
 from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same
 from torch_ir.traced.refusals import EffectWatch, Results, failed, same_modes, user_line
+from torch_ir.traced.transforms import transforming
 
 _TURN = threading.RLock()
 """Tracing changes state that threads share."""
@@ -141,7 +143,7 @@ class _Attempt:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
             lifter = ClosureLifter(table, self.random, below_autograd=below_autograd)
             given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
-            with same_modes(), lifter, _autocast():
+            with same_modes(), lifter, transforming(lifter.replaced), _autocast():
                 result = self._called(lifter, given)
             if lifter.switched and any(requires_grad(r) for r in pytree.tree_leaves(result)):
                 raise TraceError(
@@ -164,8 +166,8 @@ class _Attempt:
             return self.run(below_autograd=True)
         if below_autograd:
             without_saving(module)
-        self._require_same_flags(fakes, self.flat.tensors)
-        self._require_same_flags(others, closed)
+        _require_read(module, real)
+        self._require_same_flags((*fakes, *others), real)
         own = _own_leaves(self.results, known)
         needs_grad = self._needs_grad((*fakes, *others), own)
         made = Results([*fakes, *others])
@@ -457,6 +459,18 @@ def _data_dependent(error: Exception, tensor: str) -> TraceError:
 def _has_fake_constants(module: GraphModule) -> bool:
     """Whether the graph holds traced tensors as if they were constants: a transform hid them."""
     return any(isinstance(value, FakeTensor) for _, value in constants_of(module))
+
+
+def _require_read(module: GraphModule, tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse values that are written down and are those of tensors which runs have to read."""
+    read = {*map(storage_of, tensors)}
+    for _, value in constants_of(module):
+        if not isinstance(value, FakeTensor) and storage_of(value) in read:
+            raise TraceError(
+                f"torch traces the values of a tensor {list(value.shape)} that the function is "
+                "given or closes over, and they may change",
+                remedy="Take a view of it first, as with x.view_as(x).",
+            )
 
 
 def _foreign(module: GraphModule, guard: ClosureGuard) -> Iterator[str]:

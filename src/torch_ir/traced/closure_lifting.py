@@ -28,6 +28,7 @@ from torch_ir.traced.refusals import (
     source_line,
     user_frame,
 )
+from torch_ir.traced.transforms import is_of_a_transform
 
 
 class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
@@ -70,7 +71,7 @@ class ClosureLifter(TorchFunctionMode):
 
     def replaced(self, value: Any) -> Any:
         """Return the traced tensor that stands for a tensor."""
-        if type(value) not in TENSORS or id(value) in self.made or is_transforming():
+        if type(value) not in TENSORS or id(value) in self.made or is_of_a_transform(value):
             return value
         if id(value) not in self.table:
             if not value.untyped_storage().resizable():

@@ -1,0 +1,93 @@
+"""Transforms of ``torch.func`` that are given closed-over tensors, whose values each run reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import func, nn
+
+from torch_ir import make_traced
+from torch_ir.errors import TraceError
+
+WEIGHT, OTHER = torch.rand(3, 4), torch.rand(3, 4)
+X = torch.arange(4.0)
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "vmap": lambda x: func.vmap(lambda row: row * x)(WEIGHT),
+    "vmap of a part": lambda x: func.vmap(lambda a, b: a * b.sum(), (0, None))(WEIGHT, OTHER) + x,
+    "vmap of vmap": lambda x: func.vmap(func.vmap(torch.sin))(WEIGHT) * x,
+    "vmap of places": lambda x: func.vmap(lambda i: WEIGHT[i] * x)(torch.arange(3)),
+    "grad": lambda x: func.grad(lambda w: (w**2 * x).sum())(WEIGHT),
+    "grad beside": lambda x: func.grad(lambda x: (WEIGHT * x**2).sum())(x),
+    "vjp": lambda x: func.vjp(torch.sin, WEIGHT)[1](OTHER)[0] * x,
+    "jvp": lambda x: func.jvp(torch.sin, (WEIGHT,), (OTHER,))[1] * x,
+    "jacrev": lambda x: func.jacrev(lambda w: (w**2).sum(0) * x)(WEIGHT),
+    "jacfwd": lambda x: func.jacfwd(lambda w: (w**2).sum(0) * x)(WEIGHT),
+    "hessian": lambda x: func.hessian(lambda w: (w**3 * x).sum())(WEIGHT),
+    "functionalize": lambda x: func.functionalize(lambda w: (w * 2).add_(x))(WEIGHT),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_values_are_those_of_the_run(name: str):
+    function = FUNCTIONS[name]
+    traced = make_traced(function)
+    for _ in range(3):
+        torch.testing.assert_close(traced(X), function(X))
+        WEIGHT.mul_(1.5)
+        OTHER.add_(0.25)
+    assert traced.cache_info().misses == 1
+
+
+class Ensemble(nn.Module):
+    """Layers of one kind that run as one."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = nn.Parameter(torch.rand(3, 4, 4))
+        self.register_buffer("scales", torch.rand(3))
+
+    def forward(self, x: Any) -> Any:
+        return func.vmap(lambda weight, scale: torch.tanh(x @ weight) * scale)(
+            self.weights, self.scales
+        )
+
+
+def test_an_ensemble_learns():
+    torch.manual_seed(0)
+    module, twin = Ensemble(), Ensemble()
+    twin.load_state_dict(module.state_dict())
+    traced = make_traced(module)
+    for _ in range(3):
+        for run, trained in ((traced, module), (twin, twin)):
+            (gradient,) = torch.autograd.grad(run(X).sum(), trained.weights)
+            with torch.no_grad():
+                trained.weights.sub_(gradient)
+                trained.scales.mul_(0.9)
+        torch.testing.assert_close(module.state_dict(), twin.state_dict())
+        torch.testing.assert_close(traced(X), twin(X))
+    assert traced.cache_info().misses == 1
+
+
+def test_what_a_transform_is_given_unseen_is_refused():
+    of_torch = torch._C._functorch
+
+    def function(x):
+        level = of_torch._vmap_increment_nesting(3, "error")
+        try:
+            rows = of_torch._add_batch_dim(WEIGHT, 0, level) * x
+            return of_torch._remove_batch_dim(rows, level, 3, 0)
+        finally:
+            of_torch._vmap_decrement_nesting()
+
+    torch.testing.assert_close(function(X), WEIGHT * X)
+    with pytest.raises(TraceError) as caught:
+        make_traced(function)(X)
+    assert str(caught.value) == (
+        "torch traces the values of a tensor [3, 4] that the function is given or closes over, "
+        "and they may change\n"
+        "Take a view of it first, as with x.view_as(x)."
+    )
