@@ -100,6 +100,46 @@ def test_a_registered_class_goes_through_a_file(tmp_path):
     assert made.right.tolist() == [1.0, 1.0]
 
 
+@dataclass
+class Unnamed:
+    """Registered as torch's documentation shows it: without a serialized name."""
+
+    left: torch.Tensor
+    scale: float = 1.0
+    right: torch.Tensor | None = None
+
+
+torch.export.register_dataclass(Unnamed)
+
+
+def test_a_class_that_is_registered_without_a_name_is_told_by_its_own(tmp_path):
+    model = Lambda(lambda p: [Unnamed(p.left * p.scale, right=p.left + 1), Unnamed(p.left)]).eval()
+    given = Unnamed(torch.ones(2), 3.0)
+    ir = torch_ir.extract_ir(model, (given,))
+    assert torch_ir.parse(str(ir), constants=ir.constants) == ir
+    ir.save(tmp_path / "m.json")
+    first, second = IRExecutor(torch_ir.load_ir(tmp_path / "m.json"))(given)
+    assert (first.left.tolist(), first.scale) == ([3.0, 3.0], 1.0)
+    assert first.right.tolist() == [2.0, 2.0]
+    assert second.right is None
+
+
+def test_a_class_without_a_name_that_is_nowhere_to_be_found_is_refused():
+    @dataclass
+    class Local:
+        left: torch.Tensor
+
+    torch.export.register_dataclass(Local)
+    with pytest.raises(ConversionError) as caught:
+        torch_ir.extract_ir(Lambda(lambda p: p.left + 1).eval(), (Local(torch.ones(2)),))
+    assert str(caught.value).partition("\n")[2] == (
+        "    - the structure has a Local, which has no serialized form\n"
+        "Define the class at the top of a module, or register it with "
+        "torch.export.register_dataclass or torch.utils._pytree.register_pytree_node and a "
+        "serialized_type_name=."
+    )
+
+
 # -- weights and constants --------------------------------------------------------------------
 
 

@@ -109,8 +109,8 @@ def _class(tree: Container) -> type[Any]:
     result_type = getattr(torch.return_types, tree.type.rpartition(".")[2], None)
     if tree.type.startswith("torch.return_types.") and result_type in pytree.SUPPORTED_NODES:
         return cast(type[Any], result_type)
-    found = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(tree.type)
-    if found is None:
+    found = pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE.get(tree.type) or imported_class(tree.type)
+    if found not in pytree.SUPPORTED_NODES:
         raise ExecutionError(
             f"no class is registered with torch's pytree under the name {tree.type!r}",
             remedy="Import the module that registers it (--import on the command line), or use "
@@ -144,7 +144,8 @@ def _context(tree: Container) -> Any:
     if tree.type == DEFAULT_DICT:
         return _default_dict_context(tree)
     kind = _class(tree)
-    decode = pytree.SUPPORTED_SERIALIZED_TYPES[kind].from_dumpable_context
+    registered = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
+    decode = None if registered is None else registered.from_dumpable_context
     if decode is None:  # torch's own reader of such a text imports modules that it names
         return _value(tree)
     text = tree.context

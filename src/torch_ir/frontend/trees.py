@@ -76,8 +76,8 @@ def _are_attributes(keys: tuple[Any, ...]) -> bool:
 def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
     """The serialized name and context of a class, from torch's own registry where it has them.
 
-    A named tuple is told by its class and fields: torch would refuse to write one that is not
-    registered.
+    A named tuple is told by its class and fields, and a class that is registered without a name
+    by its own: torch would refuse to write them.
     """
     if spec.type is namedtuple:
         kind: Any = spec.context
@@ -88,19 +88,9 @@ def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
     if spec.type.__module__ == torch.return_types.__name__:
         return f"{spec.type.__module__}.{spec.type.__name__}", "null"
     definition = pytree.SUPPORTED_SERIALIZED_TYPES.get(spec.type)
-    name = None if definition is None else definition.serialized_type_name
-    if (
-        definition is None
-        or not isinstance(name, str)
-        or name == pytree.NO_SERIALIZED_TYPE_NAME_FOUND
-    ):
-        raise InvalidIRError(
-            f"the structure has a {spec.type.__name__}, which has no serialized form",
-            remedy="Register the class with torch.export.register_dataclass or with "
-            "torch.utils._pytree.register_pytree_node(..., serialized_type_name=...).",
-        )
+    name = _serialized_name(spec.type, definition)
     try:
-        if definition.to_dumpable_context is None:
+        if definition is None or definition.to_dumpable_context is None:
             return name, context_text(spec.context)
         written = definition.to_dumpable_context(spec.context)
         if isinstance(written, str):
@@ -111,6 +101,20 @@ def _registered(spec: pytree.TreeSpec) -> tuple[str, str]:
             f"the structure has a {spec.type.__name__}, whose context cannot be written: "
             f"{error.message}"
         ) from None
+
+
+def _serialized_name(kind: type[Any], definition: Any) -> str:
+    name = None if definition is None else definition.serialized_type_name
+    if isinstance(name, str) and name != pytree.NO_SERIALIZED_TYPE_NAME_FOUND:
+        return name
+    if imported_class(class_name(kind)) is not kind:
+        raise InvalidIRError(
+            f"the structure has a {kind.__name__}, which has no serialized form",
+            remedy="Define the class at the top of a module, or register it with "
+            "torch.export.register_dataclass or torch.utils._pytree.register_pytree_node and a "
+            "serialized_type_name=.",
+        )
+    return class_name(kind)
 
 
 def _default_dict_context(factory: Any, keys: list[Any]) -> str:
