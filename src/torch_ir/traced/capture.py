@@ -33,7 +33,6 @@ from torch_ir.torch_api import (
     is_operator_formula,
     pytree,
     requires_grad,
-    storage_of,
     version_of,
 )
 from torch_ir.traced.call_key import Flat
@@ -166,7 +165,7 @@ class _Attempt:
             return self.run(below_autograd=True)
         if below_autograd:
             without_saving(module)
-        _require_read(module, real)
+        _require_read(module, real, self.closure.guard)
         self._require_same_flags((*fakes, *others), real)
         own = _own_leaves(self.results, known)
         needs_grad = self._needs_grad((*fakes, *others), own)
@@ -461,16 +460,28 @@ def _has_fake_constants(module: GraphModule) -> bool:
     return any(isinstance(value, FakeTensor) for _, value in constants_of(module))
 
 
-def _require_read(module: GraphModule, tensors: Sequence[torch.Tensor]) -> None:
-    """Refuse values that are written down and are those of tensors which runs have to read."""
-    read = {*map(storage_of, tensors)}
+def _require_read(
+    module: GraphModule, tensors: Sequence[torch.Tensor], guard: ClosureGuard
+) -> None:
+    """Refuse values that are written down and are those of tensors which runs have to read.
+
+    Arrays of NumPy's are watched.
+    """
+    read = {*map(_memory, tensors)} - {0}
     for _, value in constants_of(module):
-        if not isinstance(value, FakeTensor) and storage_of(value) in read:
+        if isinstance(value, FakeTensor) or guard.shows(value):
+            continue
+        if _memory(value) in read:
             raise TraceError(
                 f"torch traces the values of a tensor {list(value.shape)} that the function is "
                 "given or closes over, and they may change",
                 remedy="Take a view of it first, as with x.view_as(x).",
             )
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    """Where the memory of a tensor begins; 0 if it has none."""
+    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
 
 
 def _foreign(module: GraphModule, guard: ClosureGuard) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.fx.traceback as fx_traceback
@@ -83,6 +83,19 @@ class ClosureLifter(TorchFunctionMode):
             )
         return self.table[id(value)]
 
+    def _replaced_in(self, leaf: Any) -> Any:
+        """Replace tensors in a leaf of torch's pytree, which knows no slices and no subclasses."""
+        if isinstance(leaf, torch.Tensor):
+            return self.replaced(leaf)
+        if type(leaf) is slice:
+            return slice(*map(self._replaced_in, (leaf.start, leaf.stop, leaf.step)))
+        if isinstance(leaf, list | tuple):
+            items = [self._replaced_in(item) for item in cast(Sequence[Any], leaf)]
+            if all(new is old for new, old in zip(items, cast(Sequence[Any], leaf), strict=True)):
+                return cast(Any, leaf)
+            return items if isinstance(leaf, list) else tuple(items)
+        return leaf
+
     def __torch_function__(
         self,
         func: Callable[..., Any],
@@ -96,7 +109,7 @@ class ClosureLifter(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         require_traceable(func, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who asks
         require_switches(self.switches)
-        given: Any = pytree.tree_map_only(torch.Tensor, self.replaced, (args, dict(kwargs or {})))
+        given: Any = pytree.tree_map(self._replaced_in, (args, dict(kwargs or {})))
         result = self._call(func, *given)
         if args and result is given[0][0] and result is not args[0]:
             return args[0]  # written in place: it is the same tensor for those who hold it

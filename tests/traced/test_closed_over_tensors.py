@@ -1,4 +1,4 @@
-"""Transforms of ``torch.func`` that are given closed-over tensors, whose values each run reads."""
+"""Closed-over tensors where torch tells no mode of them: their values are read at each run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import func, nn
+from torch.utils.dlpack import to_dlpack
 
 from torch_ir import make_traced
 from torch_ir.errors import TraceError
@@ -91,3 +92,44 @@ def test_what_a_transform_is_given_unseen_is_refused():
         "and they may change\n"
         "Take a view of it first, as with x.view_as(x)."
     )
+
+
+class Items(list[Any]):
+    """A list of another class, which torch's pytree takes for a leaf."""
+
+
+COUNT = torch.tensor(2)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.stack(Items([WEIGHT, OTHER])) * x,
+        lambda x: x.sum().expand(Items([COUNT, 2])),
+    ],
+    ids=["list", "size"],
+)
+def test_tensors_in_lists_of_other_classes(function: Callable[[Any], Any]):
+    traced = make_traced(function)
+    for count in (2, 3, 1):
+        COUNT.fill_(count)
+        WEIGHT.add_(1)
+        assert torch.equal(traced(X), function(X))
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: x[:COUNT], lambda x: x[None][..., COUNT:]], ids=["end", "begin"]
+)
+def test_tensors_in_slices_decide_by_their_values(function: Callable[[Any], Any]):
+    with pytest.raises(TraceError, match="the program depends on the values of a tensor"):
+        make_traced(function)(X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: torch.Tensor(WEIGHT) * x, lambda x: torch.from_dlpack(to_dlpack(WEIGHT)) * x],
+    ids=["Tensor", "dlpack"],
+)
+def test_values_that_torch_takes_for_constants_are_refused(function: Callable[[Any], Any]):
+    with pytest.raises(TraceError, match=r"torch traces the values of a tensor \[3, 4\] that"):
+        make_traced(function)(X)
