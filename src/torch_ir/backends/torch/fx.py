@@ -209,6 +209,12 @@ class FxGraph:
                 f"{call.node.op_type} runs with a registered kernel, which torch does not know",
                 remedy="Remove it with unregister_executor.",
             )
+        if iskeyword(call.node.op_type.rpartition(".")[2]):
+            raise PassError(
+                f"{call.node.op_type} has a word of Python's own for a name, which the code of "
+                "torch's graphs does not say",
+                remedy="Run the program with torch_ir.compile.",
+            )
         args = tuple([self._argument(operand) for operand in call.args])
         kwargs = {name: self._argument(operand) for name, operand in call.kwargs}
         made = self.graph.create_node(

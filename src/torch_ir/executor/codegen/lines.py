@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -94,7 +95,11 @@ class GeneratedModule:
             return self.made("operator", name, f"torch.ops.higher_order.{name}")
         if self.recorded and (formula := FORMULAS.get(str(operator))):
             return self.imported(formula.__module__, formula.__name__)
-        return self.made("operator", str(operator), f"torch.ops.{operator}")
+        packet, _, overload = str(operator).rpartition(".")
+        path = f"torch.ops.{operator}"
+        if iskeyword(overload):
+            path = f"getattr(torch.ops.{packet}, {overload!a})"
+        return self.made("operator", str(operator), path)
 
     def scalar(self, value: float, dtype: torch.dtype) -> str:
         """Return the identifier of a tensor without dimensions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from keyword import iskeyword
 from typing import Any
 
 from torch_ir.executor.codegen.lines import CodeLine, sequence
@@ -171,7 +172,7 @@ class NodeWriter:
             args[1] = self._module.scalar(call.args[1].value, step.scalar)
         if binding is not None and binding.is_spread:
             args = [*args[:-1], *self._spread(call.args[-1])]
-        named = [f"{name}={self._operand(item, frozen=frozen)}" for name, item in call.kwargs]
+        named = [_named(name, self._operand(item, frozen=frozen)) for name, item in call.kwargs]
         if binding is not None and not binding.home:
             return f"{args[0]}.{binding.name}({', '.join([*args[1:], *named])})"
         return f"{self._module.called(call, binding)}({', '.join([*args, *named])})"
@@ -211,6 +212,11 @@ class NodeWriter:
             case Named(parts=parts):
                 inner = [f"{key!a}: {self._operand(p, frozen=frozen)}" for key, p in parts]
                 return f"{{{', '.join(inner)}}}"
+
+
+def _named(name: str, value: str) -> str:
+    """An argument by name, which may be a word of Python's own, as ``from`` is."""
+    return f"**{{{name!a}: {value}}}" if iskeyword(name) else f"{name}={value}"
 
 
 def _bound_value(step: Step, binding: Binding) -> TensorMeta:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from torch_ir.infer.fake import value_types
+from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
 from torch_ir.passes.functionalization.storages import Storage, View
@@ -30,6 +32,13 @@ class AliasState:
         self._keys = {name: key for name, (key, _) in ir.external_values().items()}
         self._inputs = {meta.name for meta in ir.graph_inputs}
         self._external: dict[str, View] = {}
+        self._types: Mapping[str, TensorType] | None = None
+
+    def type_of(self, meta: TensorMeta) -> TensorType | None:
+        """Return how a value of the original program lies in memory; None if torch cannot tell."""
+        if self._types is None:
+            self._types = value_types(self.ir)
+        return self._types.get(meta.name)
 
     def value(self, name: str, meta: TensorMeta) -> TensorMeta:
         """Return the functional value that stands now for a value of the original program."""

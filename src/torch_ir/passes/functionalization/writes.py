@@ -15,6 +15,7 @@ from torch_ir.ops.schema import Schema, Slots, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
+from torch_ir.passes.functionalization.draws import coins_like, draws_alike
 from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
 from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import View
@@ -52,6 +53,10 @@ class WritingNode:
         if text:
             self.state.builder.operators[variant.op_type] = text
         views = self.written_views(written)
+        if not draws_alike(self.node, self.state):
+            coins = self._coins(self.node.inputs[0])
+            self._assign_results(schema, {}, dict.fromkeys(views, coins), views)
+            return
         made, new = self._variant_call(variant, schema, target, views)
         self._assign_results(schema, made, new, views)
 
@@ -117,6 +122,11 @@ class WritingNode:
             wanted = self.node.name if is_single else None
             results[key] = self.cast(results[key], types[key].dtype, wanted)
         return made, results
+
+    def _coins(self, drawn: TensorMeta) -> TensorMeta:
+        value = self.state.value(drawn.name, drawn)
+        floats = value if value.dtype.startswith("float") else self.cast(value, "float32")
+        return self.cast(coins_like(floats, self.node, self.state), drawn.dtype)
 
     def cast(self, value: TensorMeta, dtype: str, name: str | None = None) -> TensorMeta:
         """Add a value in another type; the value itself if it has that type.
