@@ -185,3 +185,9 @@ def test_a_pseudoinverse_that_overflows_is_not_compared(dtype: torch.dtype) -> N
     matrix = drawn([2, 3], dtype, "usual", 7) * torch.finfo(dtype).tiny / 4
     arguments = {"self": matrix, "atol": None, "rtol": None, "hermitian": False}
     assert verdict("aten.linalg_pinv.atol_rtol_tensor", arguments).verdict == "not compared"
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.uint8])
+def test_a_matrix_without_elements_of_any_type_has_factors(dtype: torch.dtype) -> None:
+    matrix = torch.zeros(2, 0, 0, dtype=dtype)
+    assert verdict("aten._linalg_eigh.default", {"A": matrix}).verdict == "agree"

@@ -19,6 +19,7 @@ from torch_ir.semantics import denotation
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds.algebra.relations import relation
 from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.tolerance import spacing
 
@@ -44,6 +45,7 @@ def related(
         if any(not is_alike(made[names[i]], got[names[i]]) for i in names):
             continue
         arguments = arguments_of(node, made.__getitem__, symbols, no_function)
+        arguments = of_no_elements(arguments) or arguments
         with np.errstate(all="ignore"):
             for equation in holds(arguments, results):
                 sides = equation.expected, equation.got, equation.bound
