@@ -325,6 +325,27 @@ def test_control_flow(executor: str):
     assert {node.op_type.partition(".")[0] for node in body.nodes} == {"prims"}
 
 
+@pytest.mark.parametrize("executor", ["aten", "prims", "reference"])
+@pytest.mark.parametrize("is_written", [False, True], ids=["read", "written"])
+def test_views_that_only_turned_inputs_have(executor: str, is_written: bool):
+    def function(x):
+        whole = x * 1
+        line = whole.t().view(-1)
+        if is_written:
+            line[::2].mul_(2)
+        return whole + 1, line.sin().view(4, 3)
+
+    traced = make_traced(function, executor=executor)
+    x = torch.arange(12.0).view(4, 3).t()
+    torch.testing.assert_close(traced(x), function(x))
+    given = x.detach().requires_grad_()
+    for cotangent in (torch.rand(4, 3), torch.tensor(2.0).expand(4, 3)):
+        found, expected = (
+            torch.autograd.grad(run(given)[1], given, cotangent) for run in (traced, function)
+        )
+        torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize("call", ["cond", "while_loop", "scan", "map"])
 def test_a_body_is_handed_the_numbers_that_torch_baked_into_it(call: str):
     # from the second size on torch hands a size to each body, and records no value for it there

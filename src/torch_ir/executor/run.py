@@ -311,4 +311,4 @@ def _as_it_runs(ir: IR) -> IR:
     """The program with the views that torch runs where its dialect leaves them open."""
     if ir.dialect in ("edge", "backend"):
         return with_views(ir)
-    return with_reshapes(ir) if ir.dialect == "core_aten" else ir
+    return with_reshapes(ir) if ir.dialect in ("core_aten", "prims") else ir

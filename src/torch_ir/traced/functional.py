@@ -188,7 +188,7 @@ def run_functional(
         inputs = [*tensors, *others]
         if written:
             _require_apart(name, inputs, written)
-        made = compute(*map(_in_order, inputs))
+        made = compute(*inputs)
         for position, value in zip(written, made[first:count], strict=True):
             with torch.set_grad_enabled(value.requires_grad):
                 inputs[position].copy_(value)
@@ -206,16 +206,16 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def with_own_results(functional: Functional, compute: Compute) -> Compute:
-    """Wrap ``compute`` so that results are detached tensors of their own."""
+    """Wrap ``compute``: inputs lie in order, and results are detached tensors of their own."""
     shared = _shared(functional.ir)
 
     def call(*inputs: torch.Tensor) -> Sequence[Any]:
-        made = [*compute(*inputs)]
+        made = [*compute(*map(_in_order, inputs))]
         for position in shared:
             made[position] = made[position].detach().clone()
         return made
 
-    return call if shared else compute
+    return call
 
 
 def _shared(ir: IR) -> tuple[int, ...]:
