@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -387,6 +388,25 @@ def test_a_program_that_writes_its_input_has_no_gradient():
         "Extract a model that works on a copy of it."
     )
     assert findings_of(caught) == [("written-input", "")]
+
+
+def test_a_weight_that_the_program_writes_has_no_gradient():
+    model = nn.Embedding(5, 3, max_norm=0.5)
+    places = torch.tensor([0, 2])
+    with pytest.raises(CompileError) as caught:
+        compiled(model, places, grad=True)
+    assert str(caught.value) == (
+        "the program writes to its weight @weight, of which a run has its own copy, without a "
+        "gradient. Let the weight require no gradient, or trace the model with make_traced."
+    )
+    assert findings_of(caught) == [("written-input", "")]
+    twin = copy.deepcopy(model)
+    traced = torch_ir.make_traced(model)
+    for run, trained in ((traced, model), (twin, twin)):
+        run(places).square().sum().backward()
+        assert trained.weight.grad is not None
+    assert same([model.weight, model.weight.grad], [twin.weight, twin.weight.grad])
+    compiled(model.requires_grad_(False), places, grad=True).eval((places,))
 
 
 class Remembering(nn.Module):

@@ -190,8 +190,10 @@ def run_functional(
             _require_apart(name, inputs, written)
         made = compute(*inputs)
         for position, value in zip(written, made[first:count], strict=True):
-            with torch.set_grad_enabled(value.requires_grad):
-                inputs[position].copy_(value)
+            target = inputs[position]  # torch lets no gradients pass into a leaf
+            is_plain = target.is_leaf and target.requires_grad
+            with torch.set_grad_enabled(value.requires_grad and not is_plain):
+                target.copy_(value)
         numbers = dict(zip(symbols, made[count:], strict=True))
         return [made[i] if i >= 0 else inputs[-1 - i] for i in functional.results], numbers
 

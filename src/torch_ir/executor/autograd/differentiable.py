@@ -107,18 +107,22 @@ class _GraphSearch:
             )
 
     def refuse_written_inputs(self, ir: IR, wanted: frozenset[str]) -> None:
-        inputs = wanted & {meta.name for meta in ir.graph_inputs}
+        inputs, external = {meta.name for meta in ir.graph_inputs}, ir.external_values()
+        keys = {external[name][0] for name in wanted if name in external}
         for mutation in ir.mutations:
-            if mutation.target in inputs:
-                self.found(
-                    DiagnosticError(
-                        "written-input",
-                        f"the program writes to its input %{mutation.target}, of which there is "
-                        "then no gradient",
-                        remedy="Extract a model that works on a copy of it.",
-                    ),
-                    None,
-                )
+            target = mutation.target
+            key = external[target][0] if target in external else None
+            if target in wanted & inputs:
+                what = f"its input %{target}, of which there is then no gradient"
+                remedy = "Extract a model that works on a copy of it."
+            elif key in keys:
+                what = f"its weight @{key}, of which a run has its own copy, without a gradient"
+                remedy = "Let the weight require no gradient, or trace the model with make_traced."
+            else:
+                continue
+            said = f"the program writes to {what}"
+            fault = DiagnosticError("written-input", said, remedy=remedy)
+            self.found(fault, None)
 
     def walk(self, plan: Plan, wanted: frozenset[str], region: _Region | None = None) -> bool:
         """Look at every node; whether a result depends differentiably on what is wanted."""
