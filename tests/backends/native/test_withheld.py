@@ -191,3 +191,34 @@ def test_empty_results_lie_as_those_of_torch():
     run = torch_ir.compile(ir, {}, backend=Flat(), verify=[(torch.ones(2, 0),)] * 2)
     for _ in range(3):
         assert run(torch.ones(2, 0))[0].stride() == (1, 1)
+
+
+def test_dropout_of_turned_values_has_the_mask_of_eager():
+    torch.manual_seed(0)
+
+    class Turned(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            dropped = torch.dropout(self.first(x).relu().transpose(0, 1), 0.3, train=True)
+            return self.second(dropped.exp())
+
+    class Ordering(Again):
+        """One that gives results in order, as runtimes do."""
+
+        def build(self, program, options):
+            run = program.module()
+            return lambda *inputs: [made.contiguous() for made in run(*inputs)]
+
+    model, x = Turned().requires_grad_(False), torch.randn(5, 3, 8)
+    run = torch_ir.compile(
+        torch_ir.extract_ir(model, (x,)), model.state_dict(), backend=Ordering()
+    )
+    assert any(verdict.used for verdict in run.verdicts)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        expected = model(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(run(x), expected)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from torch_ir.backends.state_writes import is_state_write
+from torch_ir.infer.fake import value_types
+from torch_ir.infer.types import contiguous
 from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ops.layouts import BY_LAYOUT, READING_MEMORY
+from torch_ir.ops.spec import tagged_traits
 
 _QUOTIENTS = frozenset(("floor_divide", "remainder", "fmod", "div", "divide"))
 _ARRANGED = frozenset(("aten.addmm.default", "aten.linear.default", "aten.mm.default"))
@@ -16,8 +19,9 @@ def withheld(node: OpNode, ir: IR) -> str:
 
     torch raises where an integer is divided by zero; runtimes end the process, or give numbers.
     Runtimes have no strides, so that an operator which reads memory by strides, and all that
-    decides how this memory lies, is torch's. So is what writes a row of a cache, all of
-    which a runtime would give.
+    decides how this memory lies, is torch's, as is what decides how the memory lies for which
+    random numbers are drawn, if it does not lie in order. So is what writes a row of a cache,
+    all of which a runtime would give.
 
     Args:
         node: The node.
@@ -54,7 +58,7 @@ def _divides_by_data(node: OpNode) -> bool:
 def _layout_bound(ir: IR) -> frozenset[str]:
     """The nodes that read memory by strides, and those from whose results such memory may come."""
     found: set[str] = set()
-    left = [node for node in ir.nodes if _reads_memory(node, ir)]
+    left = [node for node in ir.nodes if _reads_memory(node, ir) or _draws_by_memory(node, ir)]
     while left:
         node = left.pop()
         if node.name in found:
@@ -72,6 +76,14 @@ def _reads_memory(node: OpNode, ir: IR) -> bool:
         return node.op_type in READING_MEMORY
     of_order = {meta.name for meta in node.outputs if meta.producer_output_idx in results}
     return not of_order.isdisjoint((*ir.users, *ir.output_names))
+
+
+def _draws_by_memory(node: OpNode, ir: IR) -> bool:
+    """Whether the order in which a node draws random numbers is that of turned memory."""
+    if not node.inputs or "random" not in tagged_traits(node.op_type):
+        return False
+    types = ir.view("types of values", lambda: value_types(ir))
+    return any(types.get(meta.name) != contiguous(meta) for meta in node.inputs)
 
 
 def _arranges(node: OpNode) -> bool:
