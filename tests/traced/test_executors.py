@@ -346,6 +346,26 @@ def test_views_that_only_turned_inputs_have(executor: str, is_written: bool):
         torch.testing.assert_close(found, expected)
 
 
+def test_random_numbers_that_are_drawn_in_the_order_of_turned_inputs():
+    def function(x):
+        return torch.dropout(x * 2, 0.3, train=True) + torch.rand_like(x)
+
+    wide = torch.randn(6, 16)
+    for x in (wide, wide[:, ::2], wide[1:3], wide[:1].t()):
+        agree(function, make_traced(function, executor="prims"), x.contiguous())
+        torch.manual_seed(0)
+        expected = function(x)
+        torch.manual_seed(0)
+        assert torch.allclose(make_traced(function, executor="prims")(x), expected)
+    agree(function, make_traced(function, executor=["prims", "aten"]), wide.t())
+    with pytest.raises(ExecutionError) as caught:
+        make_traced(function, executor="prims")(wide.t())
+    assert caught.value.message.startswith(
+        "%dropout: aten.dropout.default draws random numbers in the order of memory, and here "
+        "tensors may lie in another way"
+    )
+
+
 @pytest.mark.parametrize("call", ["cond", "while_loop", "scan", "map"])
 def test_a_body_is_handed_the_numbers_that_torch_baked_into_it(call: str):
     # from the second size on torch hands a size to each body, and records no value for it there

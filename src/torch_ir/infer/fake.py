@@ -338,12 +338,14 @@ def _is_static(node: OpNode, types: Sequence[TensorType]) -> bool:
     )
 
 
-def value_types(ir: IR) -> Mapping[str, TensorType]:
+def value_types(ir: IR, given: Mapping[str, TensorType] = {}) -> Mapping[str, TensorType]:
     """Return the type of each value; one that torch cannot tell is absent, and so is what follows.
 
-    Graph inputs and weights are taken to be contiguous; constants have their own strides.
+    Graph inputs and weights are taken to be contiguous, if not ``given`` by the names that nodes
+    use; constants have their own strides.
     """
     found = {meta.name: contiguous(meta) for meta in ir.graph_inputs} | external_types(ir)
+    found.update(given)
     for node in ir.nodes:
         if all(meta.name in found for meta in node.inputs):
             outcome = call_on(ir, node, [found[meta.name] for meta in node.inputs])

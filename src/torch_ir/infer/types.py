@@ -62,6 +62,14 @@ class TensorType(NamedTuple):
         """Whether no size and no stride has a symbol."""
         return not any(isinstance(dim, SymExpr) for dim in (*self.shape, *self.strides))
 
+    @property
+    def is_row_major(self) -> bool:
+        """Whether a copy would lie in row-major order, or may for all that symbols tell."""
+        pairs = zip(self.strides, self.shape, strict=True)
+        strides = [stride for stride, size in pairs if size != 1]
+        known = [stride for stride in strides if not isinstance(stride, SymExpr)]
+        return len(known) < len(strides) or known == sorted(known, reverse=True)
+
 
 def contiguous(meta: TensorMeta) -> TensorType:
     """Return the type of a tensor whose elements lie in row-major order.

@@ -11,10 +11,11 @@ import torch
 from torch_ir.errors import ExecutionError, TraceError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.fake import value_types
-from torch_ir.infer.types import contiguous
+from torch_ir.infer.types import TensorType, contiguous, name_of
 from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.queries import graphs
+from torch_ir.ops.spec import tagged_traits
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program
@@ -163,6 +164,48 @@ def _require_no_strides(exported: IR, ir: IR) -> None:
                     f"lie in another way{at(node.location, ' ({})')}",
                     remedy="Use the executor 'aten'.",
                 )
+
+
+def require_draws_in_order(
+    ir: IR, tensors: Sequence[torch.Tensor], closed: Mapping[str, torch.Tensor]
+) -> None:
+    """Refuse a program in which random numbers are drawn in the order of turned inputs.
+
+    Args:
+        ir: The program as the function calls operators.
+        tensors: The tensors of a call.
+        closed: Those that the function closes over, by key.
+
+    Raises:
+        ExecutionError: In a functional program, for which inputs lie in order, others are drawn.
+    """
+    drawing = [node for node in ir.nodes if node.inputs and _draws(node)]
+    external = {name: closed[key] for name, key in ir.weight_name_mapping.items() if key in closed}
+    named = dict(zip(ir.input_names, tensors, strict=False)) | external
+    metas = {meta.name: meta for meta in ir.graph_inputs} | {
+        name: TensorMeta(name, tuple(tensor.shape), name_of(tensor.dtype))
+        for name, tensor in external.items()
+    }
+    turned = {
+        name: TensorType(metas[name].shape, metas[name].dtype, tensor.stride())
+        for name, tensor in named.items()
+        if name in metas and tensor.layout is torch.strided and not tensor.is_contiguous()
+    }
+    if not drawing or not turned:
+        return
+    lies, in_order = value_types(ir, turned), value_types(ir)
+    for node in drawing:
+        pairs = [(lies.get(meta.name), in_order.get(meta.name)) for meta in node.inputs]
+        if any(a != b and not (a and b and a.is_row_major and b.is_row_major) for a, b in pairs):
+            raise ExecutionError(
+                f"%{node.name}: {node.op_type} draws random numbers in the order of memory, and "
+                f"here tensors may lie in another way{at(node.location, ' ({})')}",
+                remedy="Use the executor 'aten', or give contiguous tensors.",
+            )
+
+
+def _draws(node: OpNode) -> bool:
+    return "random" in tagged_traits(node.op_type)
 
 
 _STRIDED = ("aten.as_strided.default", "prims.as_strided.default")

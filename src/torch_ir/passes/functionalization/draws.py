@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import cast
 
-from torch_ir.infer.types import TensorType, contiguous
+from torch_ir.infer.types import contiguous
 from torch_ir.ir import OpNode, TensorMeta
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 
@@ -33,7 +33,7 @@ def draws_alike(node: OpNode, state: AliasState) -> bool:
         return False
     sizes = [dim for dim in meta.shape if isinstance(dim, int)]
     is_small = len(sizes) == len(meta.shape) and math.prod(sizes) < _AT_ONCE
-    if not is_small and (found is None or _is_row_major(found)):
+    if not is_small and (found is None or found.is_row_major):
         raise CannotFollowError(
             f"it draws into a part of memory, %{meta.name}, and a functional operator would draw "
             "other numbers"
@@ -59,12 +59,3 @@ def coins_like(like: TensorMeta, node: OpNode, state: AliasState) -> TensorMeta:
     types = [(like.shape, like.dtype), (like.shape, "bool")]
     op_type, name = "aten.native_dropout.default", f"{node.name.rstrip('_')}_drawn"
     return state.builder.emit(op_type, arguments, like=node, results=types, name=name)[1]
-
-
-def _is_row_major(found: TensorType) -> bool:
-    """Return whether a copy would lie in row-major order, or may for all that is known."""
-    if not found.is_static:
-        return True
-    pairs = zip(found.strides, found.shape, strict=True)
-    strides = [int(str(stride)) for stride, size in pairs if size != 1]
-    return strides == sorted(strides, reverse=True)

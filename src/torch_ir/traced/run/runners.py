@@ -25,6 +25,7 @@ from torch_ir.traced.functional import (
     Run,
     flat_signature,
     functional_of,
+    require_draws_in_order,
     run_functional,
     with_inputs,
     with_own_results,
@@ -127,7 +128,7 @@ class _RunnerSearch:
     def _whole(self, executor: Executor) -> Choice:
         if executor.name == "aten":
             return self._torch()
-        functional = functional_of(self.program, self._dialect(executor))
+        functional = self._functional(executor)
         ir = functional.ir
         if executor.is_torch:
             if self.preference.strict:
@@ -151,6 +152,11 @@ class _RunnerSearch:
         run, ir = run_aten(program, self.closed, self.tensors)
         nodes = whole(program.ir, "aten")
         return Choice(run, ir, nodes, {}, dict(self.refused), generators)
+
+    def _functional(self, executor: Executor) -> Functional:
+        if executor.name != "reference":  # whose random numbers are its own
+            require_draws_in_order(self.program.ir, self.tensors, self.closed)
+        return functional_of(self.program, self._dialect(executor))
 
     def _dialect(self, executor: Executor) -> str:
         return executor.dialect or self.preference.dialect
@@ -176,7 +182,7 @@ class _RunnerSearch:
 
     def _assigned(self, executors: Sequence[Executor]) -> tuple[Functional, Assignment]:
         """The program in the dialect of the first of some executors, shared among them."""
-        functional = functional_of(self.program, self._dialect(executors[0]))
+        functional = self._functional(executors[0])
         return functional, assign(functional.ir, _parts(executors))
 
     def _takes_some(self, executor: Executor) -> bool:
