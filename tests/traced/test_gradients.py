@@ -341,6 +341,23 @@ def test_bodies_in_bodies(function: Callable[..., Any]):
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("executor", ["aten", "prims"])
+def test_gradients_of_branches_and_rows(executor: str):
+    def branches(x):
+        return torch.cond(x.sum() > 0, lambda x: x.sin() * x, lambda x: x * 2, (x,))
+
+    def rows(x):
+        return HIGHER.map(lambda row, last: row * last.cos(), x, x[-1] * 1)
+
+    given = X.clone().requires_grad_()
+    for function in (branches, rows):
+        traced = make_traced(function, executor=executor)
+        found, expected = (
+            torch.autograd.grad(run(given).square().sum(), given) for run in (traced, function)
+        )
+        torch.testing.assert_close(found, expected)
+
+
 def test_gradients_through_a_scan_are_refused():
     def running(x):
         return HIGHER.scan(lambda c, row: (c * row, c + row), x[0] * 1, x)[1]

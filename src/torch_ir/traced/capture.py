@@ -160,7 +160,7 @@ class _Attempt:
             traced = make_fx(call, pre_dispatch=not below_autograd, _allow_non_fake_inputs=True)
             module = self._made(traced, fakes, others)
             self.random.require_forward(module)
-        _refuse_hooks(lost)
+        _refuse_hooks(lost, module)
         if not below_autograd and _has_fake_constants(module):
             return self.run(below_autograd=True)
         if below_autograd:
@@ -370,8 +370,8 @@ def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
             )
 
 
-def _refuse_hooks(lost: Iterable[str]) -> None:
-    if BACKWARD_OF_A_BODY in lost:
+def _refuse_hooks(lost: Iterable[str], module: GraphModule) -> None:
+    if BACKWARD_OF_A_BODY in lost and any(map(_has_scan, module.modules())):
         raise TraceError(
             "gradients pass through a scan, and torch traces results of it that have none",
             remedy="Call the traced function under torch.no_grad(), or run a module with "
@@ -383,6 +383,11 @@ def _refuse_hooks(lost: Iterable[str]) -> None:
             remedy="Make it a function of the gradient, of numbers and tensors, on a value that "
             "nothing has used yet; or do it outside the traced function.",
         )
+
+
+def _has_scan(module: torch.nn.Module) -> bool:
+    scan = torch.ops.higher_order.scan
+    return isinstance(module, GraphModule) and any(n.target is scan for n in module.graph.nodes)
 
 
 def _variable(node: Any) -> torch.Tensor | None:
