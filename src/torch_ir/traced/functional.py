@@ -15,7 +15,6 @@ from torch_ir.infer.types import TensorType, contiguous, name_of
 from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.queries import graphs
-from torch_ir.ops.spec import tagged_traits
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program
@@ -179,7 +178,7 @@ def require_draws_in_order(
     Raises:
         ExecutionError: In a functional program, for which inputs lie in order, others are drawn.
     """
-    drawing = [node for node in ir.nodes if node.inputs and _draws(node)]
+    drawing = [node for node in ir.nodes if node.inputs and ir.effects(node).draws]
     external = {name: closed[key] for name, key in ir.weight_name_mapping.items() if key in closed}
     named = dict(zip(ir.input_names, tensors, strict=False)) | external
     metas = {meta.name: meta for meta in ir.graph_inputs} | {
@@ -202,10 +201,6 @@ def require_draws_in_order(
                 f"here tensors may lie in another way{at(node.location, ' ({})')}",
                 remedy="Use the executor 'aten', or give contiguous tensors.",
             )
-
-
-def _draws(node: OpNode) -> bool:
-    return "random" in tagged_traits(node.op_type)
 
 
 _STRIDED = ("aten.as_strided.default", "prims.as_strided.default")

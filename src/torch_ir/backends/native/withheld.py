@@ -7,7 +7,6 @@ from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import contiguous
 from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ops.layouts import BY_LAYOUT, READING_MEMORY
-from torch_ir.ops.spec import tagged_traits
 
 _QUOTIENTS = frozenset(("floor_divide", "remainder", "fmod", "div", "divide"))
 _ARRANGED = frozenset(("aten.addmm.default", "aten.linear.default", "aten.mm.default"))
@@ -80,7 +79,7 @@ def _reads_memory(node: OpNode, ir: IR) -> bool:
 
 def _draws_by_memory(node: OpNode, ir: IR) -> bool:
     """Whether the order in which a node draws random numbers is that of turned memory."""
-    if not node.inputs or "random" not in tagged_traits(node.op_type):
+    if not node.inputs or not ir.effects(node).draws:
         return False
     types = ir.view("types of values", lambda: value_types(ir))
     return any(types.get(meta.name) != contiguous(meta) for meta in node.inputs)
