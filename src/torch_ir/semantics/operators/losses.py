@@ -140,9 +140,8 @@ def ctc_loss(
     """
     del zero_infinity
     found = [*labellings(log_probs, targets, input_lengths, target_lengths, blank)]
-    most, batch, _ = log_probs.shape
-    wide = max((len(one.states) for one in found), default=1)
-    losses, whole = np.zeros(batch), np.full((batch, most, wide), -np.inf)
+    shape = _shape_of(found, log_probs)
+    losses, whole = np.zeros(len(found)), np.full(shape, -np.inf)
     for one in found:
         rows = alignments(one.along(log_probs), one.skips)
         whole[one.place, : one.steps, : len(one.states)] = rows
@@ -164,12 +163,16 @@ def is_written(
     """Mark the logarithms of alignments that :func:`ctc_loss` defines: [N, T, 2 S + 1]."""
     del zero_infinity
     found = [*labellings(log_probs, targets, input_lengths, target_lengths, blank)]
-    wide = max((len(one.states) for one in found), default=1)
-    marks = np.zeros((log_probs.shape[1], log_probs.shape[0], wide), bool)
+    marks = np.zeros(_shape_of(found, log_probs), bool)
     marks[:, :1] = True
     for one in found:
         marks[one.place, : one.steps, : len(one.states)] = True
     return marks
+
+
+def _shape_of(found: Sequence[Labelling], log_probs: Array) -> tuple[int, int, int]:
+    """The shape of what is known of each element, step and state."""
+    return len(found), len(log_probs), max((len(one.states) for one in found), default=1)
 
 
 @denotes("aten._ctc_loss_backward.default", "aten._ctc_loss_backward.Tensor")
