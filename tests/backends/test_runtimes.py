@@ -455,3 +455,24 @@ def test_dimensions_of_scalars_are_not_for_executorch():  # it would end the pro
     x = torch.tensor(2.0)
     run = torch_ir.compile(ir, {}, backend="executorch")
     torch.testing.assert_close(run(x), (x, x, x, x.reshape(1)))
+
+
+def test_arguments_in_memory_that_a_runtime_knows_have_their_new_values(runtime):
+    class Net(torch.nn.Module):
+        def forward(self, x, y, n):
+            return torch.relu(x) * 2 + y, n + 1
+
+    x, y, n = torch.randn(4, 8), torch.randn(4, 8), torch.arange(4)
+    run = torch_ir.compile(torch_ir.extract_ir(Net(), (x, y, n)), {}, backend=runtime)
+    kept = x.clone()
+    views = torch.randn(6, 8)
+    for given in (
+        (x, y, n),
+        (x.mul_(-3), y, n.add_(7)),  # other values where the last call's lay
+        (y, x, n),
+        (views[:4], views[2:], n),  # which lie over each other
+        (views[1:5], views[:4], n.neg_()),
+        (kept.t().contiguous().t(), y, n),
+    ):
+        for made, expected in zip(run(*given), Net()(*given), strict=True):
+            torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-6)

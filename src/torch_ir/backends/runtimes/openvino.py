@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
-from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.protocol import Delegated, TupleCalled
 from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of
 from torch_ir.backends.runtimes.openvino_model import openvino_model
@@ -108,9 +108,10 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _WIDE = (np.dtype(np.int64), np.dtype(np.int32))
+_LOOKED_AT = (torch.int64, torch.int32)
 
 
-class _Request:
+class _Request(TupleCalled):
     """An inference request: takes tensors and sizes, gives tensors of their own."""
 
     def __init__(self, runtime: Any, compiled: Any, room: int):
@@ -126,14 +127,19 @@ class _Request:
         self._types = [given.get_element_type().to_dtype() for given in compiled.inputs]
         types = [str(output.get_element_type().get_type_name()) for output in compiled.outputs]
         self._is_bfloat16 = ["bf16" in name for name in types]
+        self._bound: list[Any] = [None] * len(self._types)
 
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         for index, item in enumerate(given):
-            array = array_of(item)
+            where = _where(item)
+            if where is not None and where == self._bound[index]:
+                continue
+            array = whole = array_of(item)
             if array.dtype in _WIDE and not is_within(array, -self._room, self._room):
                 raise DeclinedError("the CPU plugin compares integers as 32-bit floats")
             array = array.astype(self._types[index], copy=False)
             self._set(index, self._tensor(array, shared_memory=True))
+            self._bound[index] = where if array is whole else None
         self._infer({}, share_outputs=True, decode_strings=False)
         made: list[torch.Tensor] = []
         for index, is_bfloat16 in enumerate(self._is_bfloat16):
@@ -143,6 +149,16 @@ class _Request:
             else:
                 made.append(torch.from_numpy(array))
         return made
+
+
+def _where(item: Any) -> object:
+    """Where a tensor lies whose values need no look, so that a call may leave it as it is bound.
+
+    Buffers are in the same place in each call, and to bind one takes 4 microseconds.
+    """
+    if not isinstance(item, torch.Tensor) or item.dtype in _LOOKED_AT:
+        return None
+    return item.data_ptr(), item.dtype, item.shape
 
 
 OPENVINO = OpenVino()
