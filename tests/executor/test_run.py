@@ -317,3 +317,42 @@ def test_products_of_conjugated_matrices_have_eagers_bits():
             expected = Product()(x, y)
         for mine, theirs in zip(run(x, y), expected, strict=True):
             assert torch.equal(mine, theirs)
+
+
+# -- what calls of an executor do --------------------------------------------------------------
+
+
+def test_a_direct_call_is_a_call():
+    model, x = torch.nn.Linear(3, 2), torch.randn(1, 3)
+    executor = torch_ir.IRExecutor(torch_ir.extract_ir(model, (x,)), model.state_dict())
+    direct = executor.direct_call
+    for given in (x, torch.zeros(1, 3)):
+        assert torch.equal(direct(given), model(given))
+        assert executor.registry["linear"].shape == (1, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert direct(x).dtype == torch.float32
+    for wrong in ((), (x, x), (x.double(),), (3,), (torch.zeros(2, 3),)):
+        with pytest.raises(torch_ir.InputError) as expected:
+            executor(*wrong)
+        with pytest.raises(torch_ir.InputError) as raised:
+            direct(*wrong)
+        assert str(raised.value) == str(expected.value)
+
+
+def test_a_direct_call_keeps_state_and_says_which_node_failed():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(()))
+
+        def forward(self, x):
+            self.seen.add_(1)
+            return {"mean": x[self.seen.long()] / self.seen}
+
+    x = torch.arange(3.0)
+    ir = torch_ir.extract_ir(Counter(), (x,))
+    direct = torch_ir.IRExecutor(ir, Counter().state_dict()).direct_call
+    assert direct(x) == {"mean": torch.tensor(1.0)}
+    assert direct(x) == {"mean": torch.tensor(1.0)}
+    with pytest.raises(torch_ir.ExecutionError, match="index"):
+        direct(x)

@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.backends.assignment import Assignment, assign
 from torch_ir.backends.delegate import body_of, delegates
-from torch_ir.backends.protocol import DelegateBackend, Delegated, bound_call
+from torch_ir.backends.protocol import DelegateBackend, Delegated, WithFallback, tuple_call
 from torch_ir.errors import (
     BackendError,
     ExecutionError,
@@ -162,7 +162,7 @@ class DelegatingExecutor(Uncopied):
     @property
     def direct_call(self) -> Callable[..., Any]:
         """What a call of this executor calls: who keeps it saves a step."""
-        return bound_call(self._host)
+        return self._host.direct_call
 
     @property
     def buffers(self) -> dict[str, torch.Tensor]:
@@ -245,7 +245,8 @@ def held_tensors(ir: IR, body: IR, payload: Mapping[str, torch.Tensor]) -> dict[
 
 
 def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
-    compiled = delegate.compiled
+    on = tuple_call(delegate.compiled)
+    guarded = delegate.compiled if isinstance(delegate.compiled, WithFallback) else None
     names = [node.name for node in delegate.body.nodes]
     nodes = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     types = [getattr(torch, meta.dtype) for meta in call.outputs]
@@ -258,7 +259,14 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
 
     def run(*given: Any) -> Sequence[torch.Tensor]:
         try:  # raised_as costs a microsecond a call
-            made = compiled(*given)
+            settled = None if guarded is None else guarded.settled
+            if guarded is None or settled is None:
+                made = on(given)
+            else:
+                try:
+                    made = settled(given)
+                except Exception as error:  # noqa: BLE001  # whatever a runtime raises
+                    made = guarded.recovered(error, given)
         except TorchIRError:
             raise
         except Exception as error:
@@ -278,10 +286,9 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
             else:
                 return made
         if fault := misfit(call.outputs, made):
-            replaced = getattr(compiled, "replaced", None)
-            if replaced is None:
+            if guarded is None:
                 raise ExecutionError(f"the backend {backend!r} gave {fault} for {call.name!r}")
-            return replaced(f"it gives {fault}", given)
+            return guarded.replaced(f"it gives {fault}", given)
         return made
 
     taken = [meta.name for meta in call.inputs if meta.name not in delegate.held]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from torch_ir.arguments import public
@@ -184,12 +183,41 @@ class DelegateBackend(ABC):
         return f"{type(self).__name__}(name={self.name!r})"
 
 
-def bound_call(called: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what to call in place of an object: its bound method, which costs less.
+class TupleCalled(ABC):
+    """A compiled subgraph that takes its arguments as one tuple, which is not taken apart anew."""
+
+    @abstractmethod
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Run it on the arguments of a call."""
+
+    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+        """Run it; see :meth:`on`."""
+        return self.on(given)
+
+
+class WithFallback(TupleCalled):
+    """A compiled subgraph that torch runs where it fails.
+
+    Attributes:
+        settled: What runs it as it is; None where :meth:`on` has to see to more.
+    """
+
+    settled: Callable[[tuple[Any, ...]], Sequence[torch.Tensor]] | None = None
+
+    @abstractmethod
+    def recovered(self, error: Exception, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Return what torch gives for a call in which :attr:`settled` failed."""
+
+    @abstractmethod
+    def replaced(self, reason: str, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Leave it to torch from now on, for a reason, and return what torch gives."""
+
+
+def tuple_call(called: Delegated) -> Callable[[tuple[Any, ...]], Any]:
+    """Return what runs a compiled subgraph on its arguments as one tuple.
 
     Example:
-        >>> bound_call(len)
-        <built-in function len>
+        >>> tuple_call(min)((3, 2))
+        2
     """
-    call: Any = type(called).__call__
-    return MethodType(call, called) if isinstance(call, FunctionType) else called
+    return called.on if isinstance(called, TupleCalled) else lambda given: called(*given)

@@ -15,7 +15,7 @@ from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tange
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan, Step
-from torch_ir.executor.program import CompiledProgram, Plainly
+from torch_ir.executor.program import CompiledProgram
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
@@ -83,7 +83,7 @@ class ExecGraph(Uncopied, Shown):
         grad: Whether a run records gradients.
         run_stats: What a run does.
         writing: Finds the inputs to whose memory each node may write, by name; None for any.
-        plainly: What runs calls of plain tensors, if it may.
+        plain_call: Makes what runs calls of plain tensors, if it may.
     """
 
     def __init__(self, program: CompiledProgram):
@@ -92,7 +92,7 @@ class ExecGraph(Uncopied, Shown):
         self.device, self.grad = program.device, program.grad
         self._program, self._module = program, program.module
         self._differentiator = Differentiator(program.plan, program.payload, self.device)
-        self.plainly: Plainly | None = program.plainly()
+        self.plain_call = program.plain_call
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 
     def __repr__(self) -> str:

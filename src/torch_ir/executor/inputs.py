@@ -160,10 +160,15 @@ def results_reader(ir: IR) -> Results:
     if tree is None or _is_tuple_of(tree, names):
         return lambda outputs, symbols: outputs
     if isinstance(tree, TensorLeaf) and len(names) == 1:
-        return lambda outputs, symbols: outputs[0]
+        return first_result
     return lambda outputs, symbols: structured(
         tree, dict(zip(names, outputs, strict=True)), symbols
     )
+
+
+def first_result(outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> torch.Tensor:
+    """Return the one result of a model that gives a lone tensor."""
+    return outputs[0]
 
 
 def _is_tuple_of(tree: Tree, names: Sequence[str]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.amp import is_autocast_available
@@ -14,7 +15,7 @@ from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.run_time import NoTensorError
 from torch_ir.executor.codegen.source import write_source
-from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.inputs import Results, check_inputs, first_result
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, guarded
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.state import State
@@ -34,8 +35,15 @@ from torch_ir.weights.tensor_registry import DirectKernel
 _set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
 
 
-Plainly: TypeAlias = Callable[[tuple[torch.Tensor, ...]], tuple[torch.Tensor, ...] | None]
-"""Runs a graph on tensors of the recorded types; gives None where there is more to do."""
+@dataclass(slots=True)
+class LastCall:
+    """What the last call took and gave.
+
+    Attributes:
+        values: Its inputs and outputs; None before the first.
+    """
+
+    values: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
 
 
 class CompiledProgram:
@@ -82,17 +90,23 @@ class CompiledProgram:
         self._is_plain = not (has_symbols or grad or self._turn)
 
     @public
-    def plainly(self) -> Plainly | None:
+    def plain_call(
+        self, results: Results, last: LastCall, otherwise: Callable[..., Any]
+    ) -> Callable[..., Any] | None:
         """Return what calls a program of static sizes, without state; None for other programs.
 
-        It takes tensors of the recorded types, and gives None where :meth:`execute` has more to
-        see to. A program that is one delegate takes microseconds: each step here is a part.
+        A program that is one delegate takes microseconds: each step here is a part.
+
+        Args:
+            results: Gives outputs the model's own structure.
+            last: Where the inputs and outputs are kept.
+            otherwise: Is called in its place where :meth:`execute` has more to see to than tensors
+                of the recorded types.
         """
-        return (
-            _plain_calls(self, self._call, self._explained, self._below)
-            if self._is_plain
-            else None
-        )
+        if not self._is_plain:
+            return None
+        parts = self._call, self._explained, self._below
+        return _plain_calls(self.module, parts, results, last, otherwise)
 
     def execute(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None
@@ -234,27 +248,32 @@ class CompiledProgram:
 
 
 def _plain_calls(
-    program: CompiledProgram,
-    call: Callable[..., tuple[Any, ...]],
-    explained: Callable[[Exception, Compiled], Exception],
-    below: Callable[[], Any] | None,
-) -> Plainly:
-    module, accepts, run = program.module, program.module.accepts, program.module.run
-    is_grad_enabled = torch.is_grad_enabled
+    module: Compiled,
+    parts: tuple[Callable[..., Any], Callable[..., Exception], Callable[[], Any] | None],
+    results: Results,
+    last: LastCall,
+    otherwise: Callable[..., Any],
+) -> Callable[..., Any]:
+    accepts, run, is_grad_enabled = module.accepts, module.run, torch.is_grad_enabled
+    call, explained, below = parts
+    is_single = results is first_result
 
-    def plainly(inputs: tuple[Any, ...]) -> tuple[torch.Tensor, ...] | None:
+    def plainly(*args: Any, **kwargs: Any) -> Any:
         try:
-            fits = accepts(*inputs)
-        except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes
-            return None
+            fits = None if kwargs else accepts(*args)
+        except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes; a number
+            fits = None
         if fits is None or is_any_autocast_enabled():
-            return None
+            return otherwise(*args, **kwargs)
         if below is not None or is_grad_enabled():
-            return call(run, inputs, module)
-        try:
-            return run(*inputs)
-        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
-            raise explained(error, module) from _cause(error)
+            outputs = call(run, args, module)
+        else:
+            try:
+                outputs = run(*args)
+            except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+                raise explained(error, module) from _cause(error)
+        last.values = args, outputs
+        return outputs[0] if is_single else results(outputs, {})
 
     return plainly
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -14,13 +14,14 @@ from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
+    Results,
     flatten_arguments,
     results_reader,
     takes_tensors_alone,
 )
 from torch_ir.executor.listeners import Listener
 from torch_ir.executor.placement import Placement, device_of_weights
-from torch_ir.executor.program import Plainly
+from torch_ir.executor.program import LastCall
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
@@ -30,6 +31,14 @@ from torch_ir.passes.view_copies import with_reshapes, with_views
 from torch_ir.weights import check_weights, load_weights
 from torch_ir.weights.presence import require_weights
 from torch_ir.weights.tensor_registry import TensorRegistry
+
+_MORE_TO_DO = object()
+
+
+def _more_to_do(*args: Any, **kwargs: Any) -> object:
+    """Take the call of arguments that a plain call does not take."""
+    return _MORE_TO_DO
+
 
 _LOAD_FIRST = "Call load_weights(path) or load_weights_from_state_dict(state_dict) first."
 
@@ -89,10 +98,10 @@ class IRExecutor(Uncopied):
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
         self._graph: ExecGraph | None = None
-        self._plainly: Plainly | None = None
+        self._plainly: Callable[..., Any] | None = None
         self._plain_arguments = len(ir.graph_inputs) if takes_tensors_alone(ir) else -1
         self._results = results_reader(ir)
-        self._last: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
+        self._last = LastCall()
         if weights is not None:
             self.load_weights_from_state_dict(weights)
 
@@ -117,15 +126,8 @@ class IRExecutor(Uncopied):
     @property
     def registry(self) -> TensorRegistry:
         """After a call, its inputs, the weights, and its outputs by name."""
-        registry = TensorRegistry()
-        if self._last is None:
-            return registry
-        inputs, outputs = self._last
-        named = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
-        made = zip([meta.name for meta in self.ir.graph_outputs], outputs, strict=True)
-        for name, tensor in {**self.graph.payload, **named, **dict(made)}.items():
-            registry.register(name, tensor)
-        return registry
+        is_called = self._last.values is not None
+        return _registry(self.ir, self.graph.payload if is_called else {}, self._last)
 
     @property
     def buffers(self) -> dict[str, torch.Tensor]:
@@ -168,12 +170,7 @@ class IRExecutor(Uncopied):
         """
         if self._weights is None and not self.constants:
             raise MissingWeightsError("Weights not loaded", remedy=_LOAD_FIRST)
-        if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise InputError(
-                f"inputs are a tuple of tensors, got {type(inputs).__name__}",
-                remedy="Write (x,) for one input.",
-            )
-        return self._run(tuple(inputs), {})[0]
+        return self._run(_several(inputs), {})[0]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
@@ -184,16 +181,21 @@ class IRExecutor(Uncopied):
             MissingWeightsError: The program has weights and none were given.
             ExecutionError: A node cannot be run; the message names it.
         """
-        given: Symbols = {}
-        if kwargs or len(args) != self._plain_arguments:
-            args, given = flatten_arguments(self.ir, args, kwargs)
-        elif (plainly := self._plainly) is not None:
-            outputs = plainly(args)
-            if outputs is not None:
-                self._last = args, outputs
-                return self._results(outputs, given)
-        outputs, symbols = self._run(args, given)
-        return self._results(outputs, symbols)
+        if (plainly := self._plainly) is not None:
+            made = plainly(*args, **kwargs)
+            if made is not _MORE_TO_DO:
+                return made
+        return self._called(*args, **kwargs)
+
+    @property
+    def direct_call(self) -> Callable[..., Any]:
+        """What calls of this executor do with the weights that it has: who keeps it saves steps.
+
+        Raises:
+            MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
+        """
+        parts = self.ir, self.graph, self._results, self._last
+        return _plain_call(*parts, self._called) or self._called
 
     @public
     def call_observed(
@@ -208,6 +210,12 @@ class IRExecutor(Uncopied):
 
     # -- running ----------------------------------------------------------------------------------
 
+    def _called(self, *args: Any, **kwargs: Any) -> Any:
+        given: Symbols = {}
+        if kwargs or len(args) != self._plain_arguments:
+            args, given = flatten_arguments(self.ir, args, kwargs)
+        return self._results(*self._run(args, given))
+
     def _run(
         self, inputs: tuple[Any, ...], given: Symbols, listener: Listener | None = None
     ) -> tuple[tuple[torch.Tensor, ...], Symbols]:
@@ -215,7 +223,8 @@ class IRExecutor(Uncopied):
         if graph is None or not (self._payload or _is_on(graph.device, inputs)):
             graph = self.graph_for(*inputs)
         outputs, symbols = graph.run(inputs, given, listener)
-        self._last = inputs, tuple([t.detach() for t in outputs]) if self.grad else outputs
+        kept = tuple([t.detach() for t in outputs]) if self.grad else outputs
+        self._last.values = inputs, kept
         return outputs, symbols
 
     def graph_for(self, *inputs: Any) -> ExecGraph:
@@ -227,14 +236,41 @@ class IRExecutor(Uncopied):
         if self._graph is None or device not in (None, self._graph.device):
             runs = _as_it_runs(self.ir)
             self._graph = compile_graph(runs, self._payload, device=device, **self._options)
-            self._plainly = self._graph.plainly
+            parts = self.ir, self._graph, self._results, self._last
+            self._plainly = _plain_call(*parts, _more_to_do)
         return self._graph
 
     def _prepare(self) -> None:
-        if self._weights is not None:
-            return
-        require_weights(self.ir, self.constants or None, _LOAD_FIRST)
-        self.load_weights_from_state_dict({})
+        if self._weights is None:
+            require_weights(self.ir, self.constants or None, _LOAD_FIRST)
+            self.load_weights_from_state_dict({})
+
+
+def _plain_call(
+    ir: IR, graph: ExecGraph, results: Results, last: LastCall, otherwise: Callable[..., Any]
+) -> Callable[..., Any] | None:
+    return graph.plain_call(results, last, otherwise) if takes_tensors_alone(ir) else None
+
+
+def _registry(ir: IR, payload: Mapping[str, torch.Tensor], last: LastCall) -> TensorRegistry:
+    registry = TensorRegistry()
+    if last.values is None:
+        return registry
+    inputs, outputs = last.values
+    named = dict(zip([meta.name for meta in ir.graph_inputs], inputs, strict=True))
+    made = zip([meta.name for meta in ir.graph_outputs], outputs, strict=True)
+    for name, tensor in {**payload, **named, **dict(made)}.items():
+        registry.register(name, tensor)
+    return registry
+
+
+def _several(inputs: Any) -> tuple[torch.Tensor, ...]:
+    if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Iterable):
+        raise InputError(
+            f"inputs are a tuple of tensors, got {type(inputs).__name__}",
+            remedy="Write (x,) for one input.",
+        )
+    return tuple(cast("Iterable[torch.Tensor]", inputs))
 
 
 def _as_read(ir: IR, payload: Mapping[str, torch.Tensor], grad: bool) -> dict[str, torch.Tensor]:

@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.places import Limit, limits_of
-from torch_ir.backends.protocol import Delegated, bound_call
+from torch_ir.backends.protocol import Delegated, TupleCalled, tuple_call
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
 from torch_ir.ir import IR
@@ -94,7 +94,7 @@ class DeclinedError(BackendError):
     """A delegate leaves one call to torch, and takes others."""
 
 
-class Safe:
+class Safe(TupleCalled):
     """A compiled delegate: calls take turns, inputs are contiguous, results are their own.
 
     Args:
@@ -118,19 +118,15 @@ class Safe:
         limits: Sequence[Limit] = (),
         places: Mapping[int, int] = MappingProxyType({}),
     ):
-        self._call = bound_call(call)
+        self._call = tuple_call(call)
         self._turn = None if is_thread_safe else threading.Lock()
         self._limits = tuple(limits)
         self.places = places
         self._resident: dict[int, Any] = dict.fromkeys(places.values())
         self.copied: tuple[int, ...] = ()
 
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        """Run it; see :meth:`on`."""
-        return self.on(given)
-
-    def on(self, given: tuple[Any, ...]) -> Sequence[torch.Tensor]:
-        """Run it on arguments as one tuple, which costs less than to take it apart anew.
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Run it on the arguments of a call.
 
         Raises:
             DeclinedError: It is given a place that torch refuses.
@@ -146,11 +142,11 @@ class Safe:
                 )
                 break
         if self._turn is None:
-            made = self._call(*given)
+            made = self._call(given)
         else:
             self._turn.acquire()  # "with" takes twice as long
             try:
-                made = self._call(*given)
+                made = self._call(given)
             finally:
                 self._turn.release()
         if self.places:

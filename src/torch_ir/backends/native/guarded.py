@@ -18,11 +18,12 @@ from torch_ir.backends.native.attempts import (
 )
 from torch_ir.backends.native.building import DeclinedError, into_arguments
 from torch_ir.backends.native.samples import SETS
+from torch_ir.backends.protocol import WithFallback
 from torch_ir.errors import Raised, attempt
 from torch_ir.executor import IRExecutor
 
 
-class Guarded:
+class Guarded(WithFallback):
     """A delegate that runs on torch where its runtime fails, from then on.
 
     One that could not be judged on as many samples as there have to be is judged in its first
@@ -48,19 +49,24 @@ class Guarded:
         self._torch = IRExecutor(body, {}, check_types=False)
         self._left = 0 if attempt.judge is None else max(SETS - attempt.runs, 0)
         self._last: list[Any] = []
+        self.settled = None if self._left else self._on
 
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        """Run it."""
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Run it on the arguments of a call."""
         if (self._left and self._is_news(given)) or not self.is_used:
             return self._with_torch(given)
         try:
             return self._on(given)
-        except DeclinedError:
-            return self._with_torch(given)
         except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
-            return self.replaced(said(error), given)
+            return self.recovered(error, given)
 
-    def replaced(self, reason: str, given: Sequence[Any]) -> Sequence[torch.Tensor]:
+    def recovered(self, error: Exception, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Return what torch gives: from now on, unless the runtime declined this call alone."""
+        if isinstance(error, DeclinedError):
+            return self._with_torch(given)
+        return self.replaced(said(error), given)
+
+    def replaced(self, reason: str, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         """Leave the delegate to torch from now on, and return what torch gives.
 
         Args:
@@ -108,6 +114,7 @@ class Guarded:
             self._left -= is_other
             self.attempt.runs += is_other
             self._last = self._last if self._left else []
+            self.settled = None if self._left else self._on
         else:
             self.attempt.is_empty = True
 
@@ -126,5 +133,5 @@ class Guarded:
         )
 
     def _refuse(self, reason: str) -> None:
-        self.is_used = False
+        self.is_used, self.settled = False, None
         self.attempt.reason = reason

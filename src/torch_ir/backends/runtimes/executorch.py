@@ -10,7 +10,7 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
-from torch_ir.backends.protocol import Delegated, Support
+from torch_ir.backends.protocol import Delegated, Support, TupleCalled
 from torch_ir.ir import IR, OpNode
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
@@ -100,7 +100,7 @@ def _symbols_of(node: OpNode, ir: IR) -> list[Any]:
     return [ir.symbols[symbol] for symbol in node.symbols if symbol in ir.symbols]
 
 
-class _Method:
+class _Method(TupleCalled):
     """A loaded method: takes tensors and sizes, gives tensors of their own."""
 
     def __init__(self, program: bytes):
@@ -111,7 +111,7 @@ class _Method:
         # below the method is what its ``execute`` calls
         self._execute: Callable[..., list[Any]] = getattr(method, "_method", method.execute)
 
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         made = self._execute(given)  # tensors are copied out of its memory
         for item in made:
             if item.__class__ is not torch.Tensor:

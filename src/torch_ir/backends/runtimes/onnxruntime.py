@@ -11,7 +11,7 @@ import torch
 from torch.export import ExportedProgram
 
 from torch_ir.backends.native.native_backend import NativeBackend
-from torch_ir.backends.protocol import Delegated
+from torch_ir.backends.protocol import Delegated, TupleCalled
 from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, onnx_operators
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
@@ -79,7 +79,7 @@ class OnnxRuntime(NativeBackend):
         return _Session(self._runtime, blob, options)
 
 
-class _Session:
+class _Session(TupleCalled):
     """A session: takes tensors and sizes, gives tensors."""
 
     def __init__(self, runtime: Any, model: bytes, options: Mapping[str, Any]):
@@ -97,7 +97,7 @@ class _Session:
         # below the session is one that does not look at the names of each call again
         self._run: Callable[..., list[Any]] = getattr(session, "_sess", session).run
 
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         try:
             feed = {name: given[index].numpy() for index, name in self._names}
         except (AttributeError, RuntimeError):  # a number, or a tensor that requires gradients
@@ -105,7 +105,7 @@ class _Session:
         return list(map(torch.from_numpy, self._run(self._outputs, feed, None)))
 
 
-class _InPlace:
+class _InPlace(TupleCalled):
     """A session that gives some results in the memory of its inputs; calls take turns.
 
     It binds what is not where it was: each call of Python or torch costs some 10 microseconds
@@ -125,10 +125,10 @@ class _InPlace:
         self._bound: dict[int, Any] = {}
         self._turn = threading.Lock()
 
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+    def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         moving = [_tensor_of(given[i]) for i in self._moving]
         if not all(tensor.numel() for tensor in moving):
-            return self._plain(*given)  # what is empty lies nowhere
+            return self._plain.on(given)  # what is empty lies nowhere
         with self._turn:
             for position, tensor in zip(self._moving, moving, strict=True):
                 where = (tensor.data_ptr(), tensor.shape)
