@@ -44,7 +44,7 @@ def arguments_of(
     node: OpNode,
     value_of: Callable[[str], Value],
     symbols: Mapping[str, Number],
-    function: Callable[[str], Any],
+    function: Callable[[str], Any] = str,
 ) -> dict[str, Any]:
     """Return the arguments of a node by name, without those that no denotation reads.
 
@@ -52,7 +52,7 @@ def arguments_of(
         node: The node.
         value_of: The value of a name.
         symbols: The value of each symbol.
-        function: The callable of an entry of ``IR.functions``.
+        function: The callable of an entry of ``IR.functions``; its name, where nothing calls it.
 
     Raises:
         InvalidIRError: The inputs do not fit the operator's arguments, or an attribute has no

@@ -7,6 +7,7 @@ by the elements that they name.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def related(
         results = [got[names[index]] for index in sorted(names)]
         if any(not is_alike(made[names[i]], got[names[i]]) for i in names):
             continue
-        arguments = arguments_of(node, made.__getitem__, symbols, no_function)
+        arguments = arguments_of(node, made.__getitem__, symbols)
         arguments = of_no_elements(arguments) or arguments
         with np.errstate(all="ignore"):
             for equation in holds(arguments, results):
@@ -60,83 +61,75 @@ def is_alike(meant: Array, got: Array) -> bool:
     return meant.shape == got.shape and meant.dtype == got.dtype
 
 
-def no_function(name: str) -> Any:
-    """Return the name of a function that nothing calls."""
-    return name
+@dataclass(frozen=True)
+class KernelChoice:
+    """A value of a program beside what a kernel chose for it.
 
-
-def chosen_by(
-    ir: IR,
-    name: str,
-    made: Mapping[str, Any],
-    bounds: Mapping[str, Array],
-    got: Array,
-    symbols: Mapping[str, Number],
-    *,
-    recodes: bool,
-) -> tuple[Array, Array, OpNode | None]:
-    """Return what a value means, given what a kernel chose, its bound, and what names elements.
-
-    Args:
+    Attributes:
         ir: The program that makes it.
         name: Its name.
         made: The values of the program.
         bounds: How far they may be off.
-        got: What a kernel gave.
+        got: What the kernel gave.
         symbols: The symbols that are known.
-        recodes: Whether codes follow from numbers that may be off.
     """
-    expected, bound, maker = made[name], bounds[name], index_maker(ir, name)
-    if recodes and is_codes(ir, name):
-        expected = nearest_codes(ir, name, made, bounds, got, symbols)
-        bound = np.zeros(expected.shape)
-    if maker is not None:
-        arguments, slack = (
-            arguments_of(maker, of.__getitem__, symbols, no_function) for of in (made, bounds)
-        )
-        if leaves_ties_open(maker.op_type, maker.attrs) or slack["self"].any():
-            expected = ties_resolved(arguments, expected, got, slack["self"])
-    return expected, bound, maker
 
+    ir: IR
+    name: str
+    made: Mapping[str, Any]
+    bounds: Mapping[str, Array]
+    got: Array
+    symbols: Mapping[str, Number]
 
-def index_maker(ir: IR, name: str) -> OpNode | None:
-    """Return the node whose last result a value is, if that may name one of equal elements."""
-    maker = ir.producers.get(name)
-    if maker is None:
-        return None
-    if not (leaves_ties_open(maker.op_type, maker.attrs) or maker.op_type in NEARLY_OPEN):
-        return None
-    return maker if maker.outputs[-1].name == name else None
+    def meant(self, *, recodes: bool) -> tuple[Array, Array, OpNode | None]:
+        """Return what the value means, given what was chosen, its bound, and what names elements.
 
+        Args:
+            recodes: Whether codes follow from numbers that may be off.
+        """
+        expected, bound, maker = self.made[self.name], self.bounds[self.name], self._index_maker()
+        if recodes and self._is_codes():
+            expected = self._nearest_codes()
+            bound = np.zeros(expected.shape)
+        if maker is not None:
+            arguments, slack = self._arguments(maker)
+            if leaves_ties_open(maker.op_type, maker.attrs) or slack["self"].any():
+                expected = ties_resolved(arguments, expected, self.got, slack["self"])
+        return expected, bound, maker
 
-def is_codes(ir: IR, name: str) -> bool:
-    """Return whether a value is the codes that a node quantizes to."""
-    made = ir.producers.get(name)
-    return made is not None and made.op_type in QUANTIZING
+    def _arguments(self, node: OpNode) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a node, and how far each may be off."""
+        made, bounds = self.made.__getitem__, self.bounds.__getitem__
+        return arguments_of(node, made, self.symbols), arguments_of(node, bounds, self.symbols)
 
+    def _index_maker(self) -> OpNode | None:
+        """The node whose last result the value is, if that may name one of equal elements."""
+        maker = self.ir.producers.get(self.name)
+        if maker is None:
+            return None
+        if not (leaves_ties_open(maker.op_type, maker.attrs) or maker.op_type in NEARLY_OPEN):
+            return None
+        return maker if maker.outputs[-1].name == self.name else None
 
-def nearest_codes(
-    ir: IR,
-    name: str,
-    made: Mapping[str, Any],
-    bounds: Mapping[str, Array],
-    got: Array,
-    symbols: Mapping[str, Number],
-) -> Array:
-    """Return what a kernel's codes have to be, if the numbers that it quantizes may be off.
+    def _is_codes(self) -> bool:
+        """Whether the value is the codes that a node quantizes to."""
+        made = self.ir.producers.get(self.name)
+        return made is not None and made.op_type in QUANTIZING
 
-    They are its own where some number within that error has them, else the closest ones.
-    """
-    node = ir.producers[name]
-    arguments = arguments_of(node, made.__getitem__, symbols, no_function)
-    numbers = arguments["input"]
-    slack = arguments_of(node, bounds.__getitem__, symbols, no_function)["input"]
-    # a kernel that works on codes multiplies by the scales' quotient: each node rounds elsewhere
-    slack = slack + len(ir.nodes) * spacing(numbers)
-    ends: list[Array] = []
-    for error in (-slack, slack):
-        moved = (numbers.astype(np.float64) + error).astype(numbers.dtype)
-        ends.append(denotation(node.op_type).function(**{**arguments, "input": moved}))
-    if got.shape != ends[0].shape or got.dtype != ends[0].dtype:
-        return made[name]
-    return np.clip(got, np.minimum(*ends), np.maximum(*ends))
+    def _nearest_codes(self) -> Array:
+        """What a kernel's codes have to be, if the numbers that it quantizes may be off.
+
+        They are its own where some number within that error has them, else the closest ones.
+        """
+        node, got = self.ir.producers[self.name], self.got
+        arguments, errors = self._arguments(node)
+        numbers = arguments["input"]
+        # a kernel that works on codes multiplies by scales' quotient: each node rounds elsewhere
+        slack = errors["input"] + len(self.ir.nodes) * spacing(numbers)
+        ends: list[Array] = []
+        for error in (-slack, slack):
+            moved = (numbers.astype(np.float64) + error).astype(numbers.dtype)
+            ends.append(denotation(node.op_type).function(**{**arguments, "input": moved}))
+        if not is_alike(got, ends[0]):
+            return self.made[self.name]
+        return np.clip(got, np.minimum(*ends), np.maximum(*ends))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.blocks import blocks
-from torch_ir.debug.reference.choices import chosen_by, is_alike, no_function, related
+from torch_ir.debug.reference.choices import KernelChoice, is_alike, related
 from torch_ir.debug.reference.openness import lost_places, open_places
 from torch_ir.debug.reference.repeated_writes import settle_repeated
 from torch_ir.debug.reference.tolerance_check import Error, as_ordered, within
@@ -274,7 +274,7 @@ def _by_blocks(
         values = dict(zip(names, map(as_array, given), strict=True))
         try:
             with np.errstate(all="ignore"):
-                arguments = arguments_of(part, values.__getitem__, symbols, no_function)
+                arguments = arguments_of(part, values.__getitem__, symbols)
                 results = flat(denotation(call.op_type).function(**arguments))
                 bounds = bound(call.op_type, arguments, results) or ()
         except TorchIRError:
@@ -432,8 +432,8 @@ def allowances(
     ]
     repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
     for label, name in labels:
-        where = (meaning.ir, name, made, bounds, got := got_by_name[name], symbols)
-        expected, bound, maker = chosen_by(*where, recodes=meaning.is_decomposed)
+        choice = KernelChoice(meaning.ir, name, made, bounds, got := got_by_name[name], symbols)
+        expected, bound, maker = choice.meant(recodes=meaning.is_decomposed)
         part = share(expected, bound) if (is_chain := len(meaning.ir.nodes) > 1) else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
         if is_open := has_open and bool(np.any(marks.get(name, False))):
@@ -510,7 +510,7 @@ def _in_kernel_order(
             continue
         names = {meta.producer_output_idx: meta.name for meta in maker.outputs if meta.name in got}
         chosen = [got.get(names.get(index, "")) for index in (0, 1)]
-        arguments = arguments_of(maker, made.__getitem__, symbols, no_function) if names else {}
+        arguments = arguments_of(maker, made.__getitem__, symbols) if names else {}
         for name in names.values():
             arrays = [made[name], np.broadcast_to(bounds[name], np.shape(made[name]))]
             made[name], bounds[name] = as_ordered(arguments, chosen[0], chosen[1], arrays)

@@ -68,7 +68,7 @@ def with_open_places(
     if not may_leave(node.op_type, index) or expected.shape != got.shape:
         return expected
     values = {m.name: as_array(t) for m, t in zip(node.inputs, inputs, strict=True)}
-    arguments = arguments_of(node, values.__getitem__, {}, str)
+    arguments = arguments_of(node, values.__getitem__, {})
     is_open = unwritten(node.op_type, index, arguments, expected.shape)
     return torch.where(torch.from_numpy(is_open).to(got.device), got, expected)
 
