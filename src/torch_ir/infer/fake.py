@@ -15,6 +15,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, InvalidIRError, PassError, Raised, attempt
 from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.frontend.symbols.scalars import expression
+from torch_ir.frozen import FrozenDict
 from torch_ir.infer.binder import bind
 from torch_ir.infer.engine import call_at, draws_by_name, flatten, quiet, refused, sharing
 from torch_ir.infer.hints import samplings
@@ -342,8 +343,12 @@ def value_types(ir: IR, given: Mapping[str, TensorType] = {}) -> Mapping[str, Te
     """Return the type of each value; one that torch cannot tell is absent, and so is what follows.
 
     Graph inputs and weights are taken to be contiguous, if not ``given`` by the names that nodes
-    use; constants have their own strides.
+    use; constants have their own strides. Without ``given``, they are kept with the graph.
     """
+    return _value_types(ir, given) if given else ir.view(value_types, lambda: _value_types(ir, {}))
+
+
+def _value_types(ir: IR, given: Mapping[str, TensorType]) -> Mapping[str, TensorType]:
     found = {meta.name: contiguous(meta) for meta in ir.graph_inputs} | external_types(ir)
     found.update(given)
     for node in ir.nodes:
@@ -353,4 +358,4 @@ def value_types(ir: IR, given: Mapping[str, TensorType] = {}) -> Mapping[str, Te
                 made = outcome.result(meta)
                 if made is not None:
                     found[meta.name] = recorded(meta, made)
-    return found
+    return FrozenDict(found)

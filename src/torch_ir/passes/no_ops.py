@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch_ir.arguments import public
 from torch_ir.ir import IR, Device, DType, MemoryFormat, OpNode, TensorMeta
@@ -15,9 +14,6 @@ from torch_ir.ir.queries import has_complex
 from torch_ir.ops.aliases import RESOLVE
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.base import Pass, PassResult
-
-if TYPE_CHECKING:
-    from torch_ir.infer.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -68,19 +64,12 @@ def _without_no_ops(ir: IR, op_types: frozenset[str] | None, is_lazy: bool) -> I
     builder = Builder(ir)
     builder.map_functions(lambda body: _without_no_ops(body, op_types, is_lazy))
     memory = StorageGroups(ir)
-
-    @cache
-    def layouts() -> Mapping[str, TensorType]:
-        from torch_ir.infer.fake import value_types
-
-        return value_types(ir)
-
     for node in ir.nodes:
         source = _given(node) if op_types is None or node.op_type in op_types else None
         if (
             source is None
             or (is_lazy and _resolves(node))
-            or not _is_removable(node, source, memory, layouts)
+            or not _is_removable(node, source, memory, ir)
         ):
             builder.keep(node)
         else:
@@ -105,7 +94,7 @@ def _is_removable(
     node: OpNode,
     source: TensorMeta,
     memory: StorageGroups,
-    layouts: Callable[[], Mapping[str, TensorType]],
+    ir: IR,
 ) -> bool:
     result = node.outputs[0]
     if memory.is_written(source.name) or memory.is_written(result.name):
@@ -114,7 +103,9 @@ def _is_removable(
         return True
     if memory.is_seen(source.name) and memory.is_seen(result.name):
         return False
-    known = layouts()
+    from torch_ir.infer.fake import value_types
+
+    known = value_types(ir)
     before, after = known.get(source.name), known.get(result.name)
     if before is None or after is None or before.strides != after.strides:
         return False

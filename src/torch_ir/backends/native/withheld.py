@@ -81,7 +81,7 @@ def _draws_by_memory(node: OpNode, ir: IR) -> bool:
     """Whether the order in which a node draws random numbers is that of turned memory."""
     if not node.inputs or not ir.effects(node).draws:
         return False
-    types = ir.view("types of values", lambda: value_types(ir))
+    types = value_types(ir)
     return any(types.get(meta.name) != contiguous(meta) for meta in node.inputs)
 
 

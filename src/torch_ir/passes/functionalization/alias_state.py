@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import TensorType
@@ -32,13 +32,10 @@ class AliasState:
         self._keys = {name: key for name, (key, _) in ir.external_values().items()}
         self._inputs = {meta.name for meta in ir.graph_inputs}
         self._external: dict[str, View] = {}
-        self._types: Mapping[str, TensorType] | None = None
 
     def type_of(self, meta: TensorMeta) -> TensorType | None:
         """Return how a value of the original program lies in memory; None if torch cannot tell."""
-        if self._types is None:
-            self._types = value_types(self.ir)
-        return self._types.get(meta.name)
+        return value_types(self.ir).get(meta.name)
 
     def value(self, name: str, meta: TensorMeta) -> TensorMeta:
         """Return the functional value that stands now for a value of the original program."""

@@ -232,7 +232,7 @@ def _correction(call: BoundedCall) -> float:
 
 
 def apart(call: BoundedCall) -> Errors:
-    """Bound the norm of a difference as :func:`norm`."""
+    """Bound the norm of a difference as :func:`norm`; its kernels may subtract two infinities."""
     return norm(call)
 
 
