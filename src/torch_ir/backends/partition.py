@@ -18,7 +18,7 @@ from torch_ir.backends.protocol import Supporting, support_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
-from torch_ir.ir.queries import symbol_makers
+from torch_ir.ir.queries import kept_values, symbol_makers
 from torch_ir.passes.requirements import require_functional
 
 
@@ -199,8 +199,7 @@ def _move_to_use(
     for node, after in zip(ir.nodes, before, strict=True):
         takes_input = any(meta.name in given for meta in node.inputs)
         is_free.append(not takes_input and all(is_free[position] for position in after))
-    kept = {meta.name for meta in ir.graph_outputs}
-    kept |= {mutation.value.name for mutation in ir.mutations}
+    kept = kept_values(ir)
     latest: list[int | None] = [None] * len(levels)
     for position in range(len(levels) - 1, -1, -1):
         own, latest_use = supported[position], latest[position]

@@ -16,7 +16,7 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
-from torch_ir.ir.queries import live_out
+from torch_ir.ir.queries import kept_values, live_out
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
 from torch_ir.torch_api import constant_tensors, storage_of
@@ -296,8 +296,7 @@ def _steps(
     rooms = {name: weights.room([key]) for name, key in streamed.items()}
     bodies: dict[Hashable, IR] = {}
     last = {m.name: node.name for node in ir.nodes for m in (*node.outputs, *node.inputs)}
-    kept = {*ir.output_names, *ir.input_names, *keys}
-    kept |= {mutation.value.name for mutation in ir.mutations}
+    kept = kept_values(ir).union(ir.input_names, keys)
     for start, nodes in _runs(ir, rooms, budget):
         path = layer_path(next((n.location.module for n in nodes if n.location), ""))
         run = LayerRun(start, tuple(nodes), path)

@@ -54,7 +54,7 @@ from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import inline_scopes, written_out
-from torch_ir.ir.queries import require_symbols
+from torch_ir.ir.queries import kept_values, require_symbols
 from torch_ir.ir.values import kind_without_values
 from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.choices import VALUES_OPEN
@@ -476,7 +476,7 @@ def _replaced(
 ) -> Iterator[tuple[OpNode | None, MemoryFault]]:
     """Yield the weights and constants that are not those of the program, and what reads them."""
     written = {mutation.target for mutation in ir.mutations}
-    left = {*ir.output_names, *(mutation.value.name for mutation in ir.mutations)}
+    left = kept_values(ir)
     for name, (key, declared) in ir.external_values().items():
         node = memory.last_reader.get(name)
         if name in written or (node is None and name not in left):

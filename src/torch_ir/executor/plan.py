@@ -15,6 +15,7 @@ from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR, FrozenDict
 from torch_ir.ir.aliases import declared_sources
+from torch_ir.ir.queries import kept_values
 from torch_ir.ops.aliases import Sharing
 from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
@@ -145,10 +146,8 @@ def make_plan(
     writes = tuple(_writes(ir, roots, pinned | given, is_functional=not any(written)))
     state = [i for i, names in enumerate(written) if names & external.keys()]
     kept = {m.target: None for m in ir.mutations if m.target in external}
-    used = {read.name for call in calls for read in call.reads}
-    used.update(meta.name for meta in ir.graph_outputs)
-    used.update(m.value.name for m in ir.mutations)
-    used.update(m.target for m in ir.mutations)
+    used = {*kept_values(ir), *(m.target for m in ir.mutations)}
+    used.update(read.name for call in calls for read in call.reads)
     return Plan(
         ir,
         tuple(steps),
@@ -286,10 +285,7 @@ def _last_uses(ir: IR, calls: Sequence[BoundCall]) -> dict[str, int | None]:
                 last[read.name] = position
         for meta in call.node.outputs:
             last[meta.name] = position
-    for meta in (*ir.graph_outputs, *(m.value for m in ir.mutations)):
-        if meta.name in last:
-            last[meta.name] = None
-    return last
+    return last | dict.fromkeys(kept_values(ir) & last.keys())
 
 
 def _last_use_of_storage(

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import kept_values
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import FunctionRef, attribute_leaves
 from torch_ir.ops.aliases import BY_ITEM, Sharing, sharing
@@ -408,11 +409,10 @@ class StorageGroups:
             for meta in node.outputs:
                 for root in aliases.roots(meta.name) - {meta.name}:
                     self._groups[self._find(meta.name)] = self._find(root)
-        results = (*ir.output_names, *(mutation.value.name for mutation in ir.mutations))
         given = (*ir.input_names, *ir.external_values())
         values = (*given, *(meta.name for node in ir.nodes for meta in node.outputs))
         self._written = {self._find(name) for name in values if aliases.is_written(name)}
-        self._seen = {self._find(name) for name in (*given, *results)}
+        self._seen = {self._find(name) for name in (*given, *kept_values(ir))}
 
     def _find(self, name: str) -> str:
         groups = self._groups

@@ -172,7 +172,9 @@ def custom_gradients(ir: IR) -> str:
 
 def kept_values(ir: IR) -> frozenset[str]:
     """Return the names of the values that live on when the program ends: results and writes."""
-    return frozenset([*ir.output_names, *(mutation.value.name for mutation in ir.mutations)])
+    return ir.view(
+        kept_values, lambda: frozenset((*ir.output_names, *(m.value.name for m in ir.mutations)))
+    )
 
 
 def shown_writes(ir: IR) -> tuple[Mutation, ...]:
@@ -202,7 +204,7 @@ def shown_writes(ir: IR) -> tuple[Mutation, ...]:
 def live_out(ir: IR, nodes: Sequence[OpNode]) -> list[TensorMeta]:
     """Return what some nodes make that others read, or that lives on when the program ends."""
     own = {node.name for node in nodes}
-    kept: frozenset[str] = ir.view("kept_values", lambda: kept_values(ir))
+    kept = kept_values(ir)
 
     def is_live(name: str) -> bool:
         return name in kept or any(user.name not in own for user in ir.users.get(name, ()))

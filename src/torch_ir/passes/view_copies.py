@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.queries import kept_values
 from torch_ir.ops.variants import view_of
 
 
@@ -23,8 +24,7 @@ def with_views(ir: IR) -> IR:
         >>> print(with_views(ir).nodes[0])
         %t: f32[3, 2] = aten.permute.default(%x, dims=[1, 0])
     """
-    given_away = {meta.name for meta in ir.graph_outputs}
-    given_away |= {mutation.value.name for mutation in ir.mutations}
+    given_away = kept_values(ir)
     nodes = [
         node if any(meta.name in given_away for meta in node.outputs) else _as_view(node)
         for node in ir.nodes

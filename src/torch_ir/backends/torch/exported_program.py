@@ -33,7 +33,7 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
 from torch_ir.ir import IR, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
-from torch_ir.ir.queries import signature_of
+from torch_ir.ir.queries import kept_values, signature_of
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -211,8 +211,7 @@ class _Exported:
 
     def _unused_bases(self) -> set[str]:
         """The keys of constants of which only views are used; torch has the views alone."""
-        used = {*self.ir.users, *(meta.name for meta in self.ir.graph_outputs)}
-        used.update(m.value.name for m in self.ir.mutations)
+        used = kept_values(self.ir).union(self.ir.users)
         keys = {key for name, (key, _) in self.ir.external_values().items() if name in used}
         return {c.view.base for c in self.ir.constants.values() if c.view is not None} - keys
 

@@ -15,6 +15,7 @@ from torch_ir.debug.comparing.sources import Externals
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.queries import kept_values
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -182,7 +183,7 @@ def _of_type(values: Iterable[TensorMeta], meta: TensorMeta) -> list[TensorMeta]
 
 def _exits(ir: IR) -> dict[tuple[str, ...], list[TensorMeta]]:
     """What leaves the nodes that are made of the same: results that others read or return."""
-    returned = {*ir.output_names, *(m.value.name for m in ir.mutations)}
+    returned = kept_values(ir)
     found: dict[tuple[str, ...], list[TensorMeta]] = {}
     for node in ir.nodes:
         for meta in node.outputs:
@@ -205,9 +206,8 @@ def _cover_the_rest(state: Feed) -> None:
 
 def nodes_for(program: IR, names: Iterable[str] | None = None) -> set[str]:
     """Return the names of the nodes that values need; what the program gives if none are named."""
-    kept = [*program.output_names, *(m.value.name for m in program.mutations)]
     needed: set[str] = set()
-    wanted = kept if names is None else [*names]
+    wanted = [*(kept_values(program) if names is None else names)]
     while wanted:
         node = program.producers.get(wanted.pop())
         if node is not None and node.name not in needed:

@@ -20,6 +20,7 @@ from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.queries import kept_values
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import (
     VALUES_OPEN,
@@ -526,9 +527,8 @@ def _evaluated(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The results of a meaning, what they are made of, and how far a kernel's may be off."""
     ir = meaning.ir
-    keep = {meta.name for meta in (*ir.graph_outputs, *[m.value for m in ir.mutations])}
-    makers = [ir.producers[name] for name in keep if name in ir.producers]
-    keep |= {meta.name for node in makers for meta in node.inputs}
+    makers = [ir.producers[name] for name in kept_values(ir) if name in ir.producers]
+    keep = kept_values(ir).union(meta.name for node in makers for meta in node.inputs)
     forms = FORMS if len(ir.nodes) > 1 else 1  # of what the chain itself rounds
     given = {name: np.abs(error) / forms for name, error in errors.items()}
     made, bounds = bounded(ir, values, symbols, given, keep, meaning.steps)

@@ -10,6 +10,7 @@ from itertools import chain, groupby
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import kept_values
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.calls import spell_call
 from torch_ir.ir.text.constants import spell_constant
@@ -256,8 +257,7 @@ def _module(node: OpNode, depth: int) -> str:
 def _last_uses(ir: IR) -> dict[str, int]:
     """The last node that takes each value; one more than all for what the graph gives back."""
     uses = {meta.name: index for index, node in enumerate(ir.nodes) for meta in node.inputs}
-    kept = [*ir.graph_outputs, *(mutation.value for mutation in ir.mutations)]
-    return uses | {meta.name: len(ir.nodes) for meta in kept}
+    return uses | dict.fromkeys(kept_values(ir), len(ir.nodes))
 
 
 def _run(

@@ -13,7 +13,7 @@ from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
-from torch_ir.ir.queries import externals_of
+from torch_ir.ir.queries import externals_of, kept_values
 from torch_ir.ir.values import attribute_leaves
 
 
@@ -155,8 +155,7 @@ def _by_nodes(ir: IR, names: Sequence[str]) -> CutPart:
     kept = {ir.node(name).name for name in names}
     nodes = tuple([node for node in ir.nodes if node.name in kept])
     made = {meta.name for node in nodes for meta in node.outputs}
-    used = {m.name for n in ir.nodes if n.name not in kept for m in n.inputs}
-    used |= {*ir.output_names, *(mutation.value.name for mutation in ir.mutations)}
+    used = kept_values(ir).union(m.name for n in ir.nodes if n.name not in kept for m in n.inputs)
     inside = {meta.name for node in nodes for meta in node.inputs}
     returned = [
         meta

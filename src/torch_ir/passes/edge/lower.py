@@ -16,7 +16,7 @@ from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Builder, split_arguments
-from torch_ir.ir.queries import externals_of
+from torch_ir.ir.queries import externals_of, kept_values
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of, tagged_traits
@@ -67,10 +67,8 @@ def lower(ir: IR, *, is_body: bool = False) -> IR:
 
 def _without_unused(ir: IR) -> IR:
     """The program without the weights and constants that nothing uses."""
-    metas = [meta for node in ir.nodes for meta in node.inputs]
-    metas += [*ir.graph_outputs, *(mutation.value for mutation in ir.mutations)]
-    used = {meta.name for meta in metas} | {mutation.target for mutation in ir.mutations}
-    held = externals_of(ir, used)
+    targets = [mutation.target for mutation in ir.mutations]
+    held = externals_of(ir, kept_values(ir).union(ir.users, targets))
     kept = len(held["weights"]) + len(held["constants"])
     return ir if kept == len(ir.weights) + len(ir.constants) else ir.replace(**held)
 

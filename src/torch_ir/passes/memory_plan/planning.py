@@ -15,6 +15,7 @@ from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import declared_sources
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir.queries import kept_values
 from torch_ir.ops.aliases import KEEP_ORDER, Sharing
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.memory_plan.bounds import upper_bound
@@ -356,10 +357,8 @@ class _Storages:
         """The last step at which each value is used."""
         end = len(self.ir.nodes)
         uses = {meta.name: step for step, node in enumerate(self.ir.nodes) for meta in node.inputs}
-        uses.update((meta.name, end) for meta in self.ir.graph_outputs)
-        for mutation in self.ir.mutations:
-            uses.update({mutation.value.name: end, mutation.target: end})
-        return uses
+        targets = [mutation.target for mutation in self.ir.mutations]
+        return uses | dict.fromkeys([*kept_values(self.ir), *targets], end)
 
     def _new(self, meta: TensorMeta, node: str, step: int) -> _Storage:
         size = DTYPES[meta.dtype].itemsize * math.prod(self._sizes(meta, node))

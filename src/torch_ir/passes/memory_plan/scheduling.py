@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Iterable, Mapping
 
 from torch_ir.ir import IR
+from torch_ir.ir.queries import kept_values
 
 
 def scheduled(ir: IR, storages: Iterable[tuple[int, Iterable[str]]]) -> IR:
@@ -84,8 +85,7 @@ def _storages(
         for value in node.inputs:
             if value.name in home:
                 users[home[value.name]].add(index)
-    kept = [value.name for value in ir.graph_outputs]
-    for name in [*kept, *[m.value.name for m in ir.mutations]]:
+    for name in kept_values(ir):
         if name in home:
             users[home[name]].add(len(ir.nodes))  # the caller
     return sizes, home, users

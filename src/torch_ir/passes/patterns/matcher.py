@@ -10,6 +10,7 @@ from typing import Any
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, FrozenDict, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
+from torch_ir.ir.queries import kept_values
 from torch_ir.ir.values import default_attribute
 from torch_ir.ops.schema import Schema, typed
 from torch_ir.passes.no_ops import checks_recorded_type
@@ -69,8 +70,7 @@ class Matcher:
         self.ir = ir
         self.origins = origins
         self.memory = StorageGroups(ir) if memory is None else memory
-        self.returned = {meta.name for meta in ir.graph_outputs}
-        self.returned |= {mutation.value.name for mutation in ir.mutations}
+        self.returned = kept_values(ir)
         self.explains = explains
         self.reasons: list[tuple[float, str]] = []
         """Why nodes did not fit, each with how many nodes did; half of one if its operator did."""
