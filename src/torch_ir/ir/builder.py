@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.queries import live_out
+from torch_ir.ir.queries import given_values, live_out
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
@@ -592,9 +592,8 @@ def mutations_in_place(ir: IR, written: Iterable[str] | None = None) -> list[Mut
         >>> [mutation.target for mutation in mutations_in_place(program)]
         ['x']
     """
-    metas = {meta.name: meta for meta in ir.graph_inputs}
-    metas |= {n: TensorMeta(n, v.shape, v.dtype) for n, (_, v) in ir.external_values().items()}
+    given = given_values(ir)
     return [
-        Mutation(name, metas[name])
+        Mutation(name, given[name])
         for name in sorted(ir.aliases.written if written is None else written)
     ]

@@ -56,6 +56,25 @@ def externals_of(ir: IR, names: Collection[str]) -> dict[str, Any]:
     }
 
 
+def given_values(ir: IR) -> Mapping[str, TensorMeta]:
+    """Return the types of the values that no node makes, by name: inputs, external ones."""
+    return ir.view(given_values, lambda: FrozenDict(_given_values(ir)))
+
+
+def _given_values(ir: IR) -> dict[str, TensorMeta]:
+    external = {
+        name: TensorMeta(name, value.shape, value.dtype)
+        for name, (_, value) in ir.external_values().items()
+    }
+    return external | {meta.name: meta for meta in ir.graph_inputs}
+
+
+def every_value(ir: IR) -> Mapping[str, TensorMeta]:
+    """Return the types of all values by name, as where they are defined."""
+    made = ((meta.name, meta) for node in ir.nodes for meta in node.outputs)
+    return ir.view(every_value, lambda: FrozenDict({**given_values(ir), **dict(made)}))
+
+
 def value_names(ir: IR) -> frozenset[str]:
     """Return the names of all values: graph inputs, external values and results of nodes."""
     made = [meta.name for node in ir.nodes for meta in node.outputs]

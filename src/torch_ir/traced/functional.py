@@ -14,7 +14,7 @@ from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import TensorType, contiguous, name_of
 from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.diagnostics import at
-from torch_ir.ir.queries import graphs
+from torch_ir.ir.queries import given_values, graphs
 from torch_ir.torch_api import storage_of
 from torch_ir.traced.dialects import in_dialect
 from torch_ir.traced.program import Program
@@ -123,8 +123,7 @@ def _outputs(
 def with_inputs(ir: IR, names: Mapping[str, str] | Sequence[str]) -> tuple[IR, tuple[str, ...]]:
     """Turn some weights of a program into inputs, after the others; return their keys too."""
     used = {name: key for name, key in ir.weight_name_mapping.items() if name in names}
-    metas = {meta.name: meta for meta in ir.weights}
-    more = [TensorMeta(n, metas[k].shape, metas[k].dtype) for n, k in used.items()]
+    more = [given_values(ir)[name] for name in used]
     keys = tuple(used.values())
     changed = ir.replace(
         graph_inputs=(*ir.graph_inputs, *more),

@@ -11,6 +11,7 @@ import torch
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.native.integer_bounds import IntegerBounds
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.queries import given_values
 from torch_ir.torch_api import constant_tensors
 
 _ALONG = frozenset(
@@ -182,7 +183,7 @@ def limits_of(body: IR, held: Collection[str]) -> tuple[Limit, ...]:
     shown: dict[str, tuple[int, int | None]] = {
         size.text: (len(names) + at, None) for at, size in enumerate(sizes_of(body))
     }
-    metas = {meta.name: meta for meta in body.graph_inputs}
+    metas = given_values(body)
     for at, name in enumerate(names):
         for axis, dim in enumerate(metas[name].shape):
             if isinstance(dim, SymExpr) and dim.is_symbol:

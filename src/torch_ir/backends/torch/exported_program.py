@@ -33,7 +33,7 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
 from torch_ir.ir import IR, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
-from torch_ir.ir.queries import kept_values, signature_of
+from torch_ir.ir.queries import given_values, kept_values, signature_of
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -226,8 +226,7 @@ class _Exported:
         return InputKind.BUFFER if written else InputKind.CONSTANT_TENSOR
 
     def _takes_external(self, key: str, names: list[str], kind: InputKind) -> None:
-        _, value = self.ir.external_values()[names[0]]
-        metas = [TensorMeta(name, value.shape, value.dtype) for name in names]
+        metas = [given_values(self.ir)[name] for name in names]
         lies = self.types[names[0]]
         node = self.built.takes(metas[0], names[0].replace(".", "_"), lies)
         for meta in metas[1:]:
@@ -240,7 +239,7 @@ class _Exported:
                 self.inputs.append(InputSpec(kind, TensorArgument(tied.name), alias, stored))
 
     def _user_inputs(self) -> None:
-        metas = {meta.name: meta for meta in self.ir.graph_inputs}
+        metas = given_values(self.ir)
         for position, leaf in enumerate(leaves(self.signature.inputs)):
             if isinstance(leaf, TensorLeaf):
                 spec = _argument(self.built.takes(metas[leaf.name]))

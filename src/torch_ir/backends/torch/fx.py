@@ -37,7 +37,7 @@ from torch_ir.ir import IR, Location, OpNode, SymExpr, TensorLeaf, TensorMeta, V
 from torch_ir.ir.builder import Names
 from torch_ir.ir.diagnostics import DiagnosticError, error_at
 from torch_ir.ir.expressions import solve_linear
-from torch_ir.ir.queries import signature_of
+from torch_ir.ir.queries import given_values, signature_of
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, unbacked_key
 
@@ -314,7 +314,7 @@ def _sayable(name: str) -> str:
 def _body(ir: IR, fakes: Fakes) -> GraphModule:
     """The body of control flow."""
     built = FxGraph(ir, fakes)
-    metas = {meta.name: meta for meta in ir.graph_inputs}
+    metas = given_values(ir)
     signature = signature_of(ir)
     for position, leaf in enumerate(leaves(signature.inputs)):
         if isinstance(leaf, TensorLeaf):

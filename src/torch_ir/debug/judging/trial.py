@@ -23,8 +23,8 @@ from torch_ir.errors import TorchIRError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import subgraph
+from torch_ir.ir.queries import every_value, given_values
 from torch_ir.ops.choices import leaves_order_open
-from torch_ir.passes.cutting.parts import metas_of
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.tolerance import spacing
@@ -91,8 +91,7 @@ class ProgramJudge:
         meaning = self._meaning_of(body)
         if meaning is None:
             return judge_of(body)
-        by_name = {meta.name: meta for meta in body.graph_inputs}
-        inputs = [by_name[meta.name] for meta in meaning.ir.graph_inputs]
+        inputs = [given_values(body)[name] for name in meaning.ir.input_names]
         call = OpNode("delegate", CALL, inputs, body.graph_outputs)
         by_body = cache(lambda: judge_of(body))
 
@@ -139,7 +138,7 @@ class ProgramJudge:
 
 def _between(ir: IR, body: IR) -> list[OpNode]:
     """The nodes that make a body's results from its inputs; none where a program has no such."""
-    known = metas_of(ir)
+    known = every_value(ir)
     wanted = [*body.graph_inputs, *body.graph_outputs]
     if any(m.name not in known or _type(known[m.name]) != _type(m) for m in wanted):
         return []

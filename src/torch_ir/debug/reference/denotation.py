@@ -20,7 +20,7 @@ from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import given_values, kept_values
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import (
     VALUES_OPEN,
@@ -92,9 +92,8 @@ def alone(ir: IR, node: OpNode) -> IR:
     Of one that writes it is a program before functionalization, whatever it comes from.
     """
     program = subgraph(ir, [node], node.outputs)
-    inputs = {meta.name: meta for meta in program.graph_inputs}
     written = dict.fromkeys(meta.name for meta in written_tensors(ir, node) or ())
-    mutations = [Mutation(name, inputs[name]) for name in written]
+    mutations = [Mutation(name, given_values(program)[name]) for name in written]
     dialect = "export" if mutations else program.dialect
     return program.replace(mutations=mutations, symbols=ir.symbols, dialect=dialect)
 

@@ -13,6 +13,7 @@ from torch_ir.errors import TorchIRError
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import with_attributes, with_inputs
+from torch_ir.ir.queries import given_values
 from torch_ir.ir.values import default_attribute
 
 MAX_NODES = 40
@@ -124,11 +125,7 @@ def _with_size(node: OpNode, old: int, new: int) -> OpNode:
 
 def retyped(ir: IR) -> IR | None:
     """Derive the types of all results anew from those of the inputs; None where that fails."""
-    external = {
-        name: TensorMeta(name, tuple(value.shape), value.dtype)
-        for name, (_, value) in ir.external_values().items()
-    }
-    values = {**external, **{meta.name: meta for meta in ir.graph_inputs}}
+    values = dict(given_values(ir))
     nodes: list[OpNode] = []
     for node in ir.nodes:
         new = _fitted(with_inputs(node, values))

@@ -18,7 +18,7 @@ from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
-from torch_ir.ir.queries import custom_gradients
+from torch_ir.ir.queries import custom_gradients, given_values
 from torch_ir.torch_api import HigherOrderOperator
 
 
@@ -248,9 +248,9 @@ class _GradientValues:
 
     def __init__(self, ir: IR, wanted: frozenset[str]):
         self._ir = ir
-        named = [*ir.graph_inputs, *(_named(n, v) for n, (_, v) in ir.external_values().items())]
-        self.recorded = {m.name for m in named if m.name in wanted and is_differentiable(m)}
-        self._metas = {meta.name: meta for meta in named}
+        self._metas = dict(given_values(ir))
+        given = self._metas.values()
+        self.recorded = {m.name for m in given if m.name in wanted and is_differentiable(m)}
         self._groups: dict[str, set[str]] = {name: {name} for name in self._metas}
 
     def record(self, metas: Iterable[TensorMeta]) -> None:
@@ -271,10 +271,6 @@ class _GradientValues:
                 group |= self._groups[name]
             for name in group:
                 self._groups[name] = group
-
-
-def _named(name: str, declared: Any) -> TensorMeta:
-    return TensorMeta(name, declared.shape, declared.dtype)
 
 
 def _shared(meta: TensorMeta, inputs: Sequence[str], found: MetaResult | None) -> Sequence[str]:

@@ -13,7 +13,7 @@ from torch_ir.ir.constants import view_fault
 from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import signature_of
+from torch_ir.ir.queries import given_values, signature_of
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
@@ -333,12 +333,8 @@ def _metas(ir: IR) -> Iterator[tuple[str, TensorMeta]]:
 
 def _mutations(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
     yield from _shared_mutations(ir)
-    targets = {
-        **{meta.name: meta for meta in ir.graph_inputs},
-        **{name: value for name, (_, value) in ir.external_values().items()},
-    }
     for mutation in ir.mutations:
-        target = targets.get(mutation.target)
+        target = given_values(ir).get(mutation.target)
         if target is None:
             message = f"%{mutation.target} is written, and is neither a graph input nor a weight"
             yield Diagnostic("bad-mutation", message)

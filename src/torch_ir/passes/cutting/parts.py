@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
-from torch_ir.ir.queries import externals_of, kept_values
+from torch_ir.ir.queries import every_value, externals_of, kept_values
 from torch_ir.ir.values import attribute_leaves
 
 
@@ -105,18 +105,7 @@ class CutPart:
     returned: tuple[TensorMeta, ...]
 
 
-def metas_of(ir: IR) -> dict[str, TensorMeta]:
-    """Return every value by name, as its definition describes it."""
-    made = {meta.name: meta for node in ir.nodes for meta in node.outputs}
-    given = {meta.name: meta for meta in ir.graph_inputs}
-    external = {
-        name: TensorMeta(name, tuple(value.shape), value.dtype)
-        for name, (_, value) in ir.external_values().items()
-    }
-    return {**external, **given, **made}
-
-
-def _require_values(names: Iterable[str], known: dict[str, TensorMeta]) -> None:
+def _require_values(names: Iterable[str], known: Mapping[str, TensorMeta]) -> None:
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)
@@ -124,7 +113,7 @@ def _require_values(names: Iterable[str], known: dict[str, TensorMeta]) -> None:
 
 
 def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> CutPart:
-    metas = ir.view("every value", lambda: metas_of(ir))
+    metas = every_value(ir)
     _require_values((*inputs, *outputs), metas)
     returned = [metas[name] for name in outputs] if outputs else list(ir.graph_outputs)
     cut_off = set(inputs)
@@ -204,7 +193,7 @@ def _require_no_write_across(ir: IR, part: CutPart) -> None:
 
 def program_of(ir: IR, part: CutPart) -> IR:
     """Return a part as a program: it takes, returns and has what the part says and needs."""
-    metas = ir.view("every value", lambda: metas_of(ir))
+    metas = every_value(ir)
     given = {name: TensorMeta(name, metas[name].shape, metas[name].dtype) for name in part.taken}
     nodes = [with_inputs(node, given) for node in part.nodes]
     returned = [given.get(meta.name, meta) for meta in part.returned]

@@ -10,7 +10,8 @@ from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import layer_path
-from torch_ir.passes.cutting.parts import CutPart, metas_of, program_of
+from torch_ir.ir.queries import every_value
+from torch_ir.passes.cutting.parts import CutPart, program_of
 
 
 def cut_stages(
@@ -122,7 +123,7 @@ def is_border(ir: IR, start: int) -> bool:
 
 
 def _chain(ir: IR, ends: Sequence[int]) -> tuple[IR, ...]:
-    metas = metas_of(ir)
+    metas = every_value(ir)
     last_use = {name: len(ir.nodes) for name in ir.output_names}
     for position, node in enumerate(ir.nodes):
         for meta in node.inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch_ir.ir import IR, Mutation, TensorMeta
 from torch_ir.ir.builder import Builder
-from torch_ir.ir.queries import shown_writes
+from torch_ir.ir.queries import given_values, shown_writes
 
 
 def with_shown_writes(ir: IR) -> IR:
@@ -38,7 +38,7 @@ def with_shown_writes(ir: IR) -> IR:
     values = [_apart(builder, write.value, written) for write in writes]
     ended: list[Mutation] = []
     for write, value in zip(writes, values, strict=True):
-        target = _target(ir, write.target)
+        target = given_values(ir)[write.target]
         types = [(target.shape, target.dtype)]
         builder.emit("aten.copy_.default", {"self": target, "src": value}, results=types)
         ended.append(Mutation(write.target, target))
@@ -55,11 +55,3 @@ def _apart(builder: Builder, value: TensorMeta, written: frozenset[str]) -> Tens
     types = [(value.shape, value.dtype)]
     (copy,) = builder.emit("aten.clone.default", {"self": value}, results=types)
     return copy
-
-
-def _target(ir: IR, name: str) -> TensorMeta:
-    inputs = {meta.name: meta for meta in ir.graph_inputs}
-    if name in inputs:
-        return inputs[name]
-    _, value = ir.external_values()[name]
-    return TensorMeta(name, value.shape, value.dtype)
