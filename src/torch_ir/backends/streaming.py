@@ -16,7 +16,7 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
-from torch_ir.ir.queries import kept_values, live_out
+from torch_ir.ir.queries import kept_values, last_uses, live_out
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
 from torch_ir.torch_api import constant_tensors, storage_of
@@ -295,8 +295,7 @@ def _steps(
     streamed = {name: key for name, key in keys.items() if key not in state}
     rooms = {name: weights.room([key]) for name, key in streamed.items()}
     bodies: dict[Hashable, IR] = {}
-    last = {m.name: node.name for node in ir.nodes for m in (*node.outputs, *node.inputs)}
-    kept = kept_values(ir).union(ir.input_names, keys)
+    dead = last_uses(ir.nodes, kept_values(ir).union(ir.input_names, keys))
     for start, nodes in _runs(ir, rooms, budget):
         path = layer_path(next((n.location.module for n in nodes if n.location), ""))
         run = LayerRun(start, tuple(nodes), path)
@@ -308,8 +307,6 @@ def _steps(
         results = live_out(ir, nodes)
         body = _writing(function_of(ir, run, results))
         body = bodies.setdefault(function_key(body, path), body)
-        own = {node.name for node in nodes}
-        seen = {meta.name for node in nodes for meta in (*node.outputs, *node.inputs)}
         takes = tuple([meta.name for meta in run.operands])
         yield StreamStep(
             body,
@@ -317,7 +314,7 @@ def _steps(
             takes,
             tuple([meta.name for meta in results]),
             {name: streamed[name] for name in takes if name in streamed},
-            tuple(sorted([n for n in seen if last[n] in own and n not in kept])),
+            tuple(sorted([name for node in nodes for name in dead.get(node.name, ())])),
             nodes[-1].name,
         )
 

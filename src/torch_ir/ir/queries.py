@@ -87,6 +87,12 @@ def given_symbols(ir: IR) -> frozenset[str]:
     return _symbols(dims) | _tree_symbols(signature_of(ir).inputs)
 
 
+def told_symbols(ir: IR) -> frozenset[str]:
+    """Return the symbols that the sizes of tensor arguments tell; of ``s0*s1`` neither is told."""
+    dims = [dim for meta in ir.graph_inputs for dim in meta.shape if isinstance(dim, SymExpr)]
+    return frozenset([name for dim in dims if len(dim.symbols) == 1 for name in dim.symbols])
+
+
 def require_symbols(ir: IR, names: Iterable[str]) -> None:
     """Raise unless a program has all of some symbols, to which values are given.
 
@@ -218,6 +224,16 @@ def shown_writes(ir: IR) -> tuple[Mutation, ...]:
     targets = frozenset[str]().union(*[ir.aliases.roots(m.target) for m in writes])
     is_shown = any(not targets.isdisjoint(ir.aliases.roots(name)) for name in ir.output_names)
     return writes if is_shown else ()
+
+
+def last_uses(nodes: Sequence[OpNode], keep: Collection[str]) -> dict[str, list[str]]:
+    """Return the values that no node needs after each node, by its name; but those to keep."""
+    last = {m.name: n.name for n in nodes for m in (*n.outputs, *n.inputs)}
+    dead: dict[str, list[str]] = {}
+    for name, node in last.items():
+        if name not in keep:
+            dead.setdefault(node, []).append(name)
+    return dead
 
 
 def live_out(ir: IR, nodes: Sequence[OpNode]) -> list[TensorMeta]:

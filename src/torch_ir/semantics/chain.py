@@ -18,6 +18,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import last_uses
 from torch_ir.ops.layouts import BY_LAYOUT
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
@@ -68,12 +69,9 @@ def bounded(
         TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
     """
     evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
-    made: dict[str, Any] = {meta.name: evaluation.value(meta.name) for meta in ir.graph_inputs}
+    made: dict[str, Any] = evaluation.given()
     off: dict[str, Any] = {name: np.zeros(np.shape(value)) for name, value in made.items()}
     off |= errors or {}
-    for name in ir.external_values():
-        made[name] = evaluation.value(name)
-        off[name] = np.zeros(np.shape(made[name]))
     dead = {} if keep is None else last_uses(ir.nodes, keep)
     for node, results in evaluation.run(keep=keep is None):
         found = node_bounds(
@@ -139,16 +137,6 @@ def node_bounds(
         for index in BY_LAYOUT.get(node.op_type, ()):
             errors[index] = np.full(results[index].shape, np.inf)
     return errors
-
-
-def last_uses(nodes: Sequence[OpNode], keep: Collection[str]) -> dict[str, list[str]]:
-    """Return the values of which nothing is needed any more after each node."""
-    last = {m.name: n.name for n in nodes for m in (*n.outputs, *n.inputs)}
-    dead: dict[str, list[str]] = {}
-    for name, node in last.items():
-        if name not in keep:
-            dead.setdefault(node, []).append(name)
-    return dead
 
 
 def _of_node(
@@ -355,11 +343,9 @@ class _Body:
         """Return the results for given values, and remember these."""
         named, symbols = given_to(self._ir, values, self._outside)
         evaluation = Evaluation(self._ir, {}, named, symbols=symbols)
-        made: dict[str, Any] = {**named}
+        made: dict[str, Any] = evaluation.given()
         for node, results in evaluation.run():
             made |= {meta.name: results[meta.producer_output_idx] for meta in node.outputs}
-        for name in self._ir.external_values():
-            made.setdefault(name, evaluation.value(name))
         given = results_of(self._ir, made, evaluation.symbols)
         self._calls[step] = named, symbols, given
         return given

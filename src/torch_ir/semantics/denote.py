@@ -18,7 +18,7 @@ from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import shown_writes, signature_of
+from torch_ir.ir.queries import kept_values, last_uses, shown_writes, signature_of, told_symbols
 from torch_ir.ir.symbols import SymExpr, value_at
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
@@ -167,6 +167,12 @@ class Evaluation:
             raise ExecutionError(f"%{name} has no value")
         return self._values[name]
 
+    def given(self) -> dict[str, Value]:
+        """Return the values of graph inputs, weights and constants by name."""
+        return {
+            name: self.value(name) for name in (*self.ir.input_names, *self.ir.external_values())
+        }
+
     def tensor(self, name: str) -> Array:
         """Return the same value as :meth:`value`, which must be an array."""
         return cast(Array, self.value(name))
@@ -219,7 +225,7 @@ class _Graph:
         self, values: dict[str, Value], symbols: dict[str, Number], *, keep: bool
     ) -> Iterator[tuple[OpNode, list[Value]]]:
         """Evaluate every node; its outputs are added to the values and its symbols to those."""
-        dead = {} if keep else self._last_uses(values)
+        dead = {} if keep else last_uses(self._ir.nodes, kept_values(self._ir).union(values))
         for node in self._ir.nodes:
             results = self.evaluate(node, values, symbols)
             for meta in node.outputs:
@@ -227,20 +233,6 @@ class _Graph:
             yield node, results
             for name in dead.get(node.name, ()):
                 values.pop(name, None)
-
-    def _last_uses(self, given: Mapping[str, Value]) -> dict[str, list[str]]:
-        """The values that no node reads after each node; but those given and those that stay."""
-        last: dict[str, str] = {}
-        for node in self._ir.nodes:
-            for meta in (*node.outputs, *node.inputs):
-                last[meta.name] = node.name
-        stay = {meta.name for meta in self._ir.graph_outputs} | set(given)
-        stay |= {mutation.value.name for mutation in self._ir.mutations}
-        dead: dict[str, list[str]] = {}
-        for name, node_name in last.items():
-            if name not in stay:
-                dead.setdefault(node_name, []).append(name)
-        return dead
 
     def evaluate(
         self, node: OpNode, values: Mapping[str, Value], symbols: dict[str, Number]
@@ -332,8 +324,7 @@ def given_to(
 ) -> tuple[dict[str, Array], dict[str, Number]]:
     """Return the tensors and symbols of a function, by name, for the arguments of a call."""
     tensors = [value for value in arguments if isinstance(value, np.ndarray)]
-    dims = [dim for meta in ir.graph_inputs for dim in meta.shape if isinstance(dim, SymExpr)]
-    told = {name for dim in dims if len(dim.symbols) == 1 for name in dim.symbols}
+    told = told_symbols(ir)
     given = {name: outside[name] for name in ir.symbols if name in outside and name not in told}
     for leaf, value in zip(leaves(signature_of(ir).inputs), arguments, strict=False):
         if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):

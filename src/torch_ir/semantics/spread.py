@@ -22,9 +22,10 @@ import numpy as np
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import last_uses
 from torch_ir.semantics.bounds.call import moduli
 from torch_ir.semantics.bounds.moves import apart, meant_at, moved_by
-from torch_ir.semantics.chain import FORMS, last_uses, node_bounds
+from torch_ir.semantics.chain import FORMS, node_bounds
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 
@@ -111,8 +112,7 @@ def spread(
         TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
     """
     evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
-    names = [*[meta.name for meta in ir.graph_inputs], *ir.external_values()]
-    made: dict[str, Any] = {name: evaluation.value(name) for name in names}
+    made: dict[str, Any] = evaluation.given()
     moves = [_Moved(way, number) for number, way in enumerate(ENDS)]
     for move in moves:
         for name, error in errors.items():

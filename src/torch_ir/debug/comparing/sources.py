@@ -24,8 +24,8 @@ from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.queries import last_uses
 from torch_ir.passes.common_subexpressions import is_repeatable
-from torch_ir.semantics.chain import last_uses
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.serde import load_ir
 from torch_ir.torch_api import constant_tensor, constant_tensors

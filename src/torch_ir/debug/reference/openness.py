@@ -81,8 +81,7 @@ def _made(
 ) -> dict[str, Any]:
     """The named values, all for None."""
     evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
-    given = [*[meta.name for meta in ir.graph_inputs], *ir.external_values()]
-    made: dict[str, Any] = {name: evaluation.value(name) for name in given}
+    made: dict[str, Any] = evaluation.given()
     with np.errstate(all="ignore"):
         for node in ir.nodes:
             if fill is not None and leaves_choice(node.op_type, node.attrs):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.infer.binder import Expression, Function, parts_of
 from torch_ir.ir import SymExpr, ValueLeaf
+from torch_ir.ir.queries import told_symbols
 from torch_ir.ir.tree import leaves
 
 
@@ -29,8 +30,7 @@ def symbols_read(plan: Plan, step: Step) -> Iterator[str]:
 
 def _outside(plan: Plan) -> tuple[str, ...]:
     ir, tree = plan.ir, plan.ir.signature
-    dims = [dim for meta in ir.graph_inputs for dim in meta.shape if isinstance(dim, SymExpr)]
-    told = {name for dim in dims if len(dim.symbols) == 1 for name in dim.symbols}
+    told = set(told_symbols(ir))
     read = {name for step in plan.steps for name in symbols_read(plan, step)}
     if tree is not None:
         told |= {dim.text for dim in _expressions(leaves(tree.inputs)) if dim.is_symbol}
