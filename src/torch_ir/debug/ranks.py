@@ -19,6 +19,7 @@ from torch_ir.ir.process_groups import groups_of
 from torch_ir.ops.rules import allow_collectives
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import denote, denote_ranks
+from torch_ir.semantics.numbers import same
 from torch_ir.tables import Shown
 from torch_ir.weights import load_weights, shard_weights
 
@@ -130,10 +131,10 @@ def _difference(expected: Any, got: Any) -> float:
     if expected.shape != got.shape or expected.dtype != got.dtype:
         return float("inf")
     a, b = _wide(expected), _wide(got)
-    same = (a == b) | ((a != a) & (b != b))
-    if same.all():
+    is_same = same(a, b)
+    if is_same.all():
         return 0.0
-    off = float(np.abs(np.where(same, 0, b - a)).max())
+    off = float(np.abs(np.where(is_same, 0, b - a)).max())
     greatest = float(np.abs(np.where(np.isfinite(a), a, 0)).max())
     return off / greatest if greatest and off == off else float("inf")
 

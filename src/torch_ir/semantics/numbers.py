@@ -1,4 +1,4 @@
-"""A Python number as an element of a tensor."""
+"""Numbers as elements of tensors: Python's, and which are the same."""
 
 from __future__ import annotations
 
@@ -40,6 +40,16 @@ def element(value: complex, dtype: np.dtype[Any]) -> Array:
     if is_float(dtype):
         return rounded(float(value), dtype)
     return np.asarray(int(value) % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)
+
+
+def same(first: Array, second: Array) -> Array:
+    """Return where elements are the same: equal, or both NaN.
+
+    Example:
+        >>> same(np.float32([1, 2, np.nan]), np.float32([1, 3, np.nan]))
+        array([ True, False,  True])
+    """
+    return np.asarray((first == second) | ((first != first) & (second != second)))
 
 
 def of_no_elements(arguments: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -19,6 +19,7 @@ from torch_ir.semantics.axes import axis
 from torch_ir.semantics.bounds.call import accumulated_in, moduli
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact
+from torch_ir.semantics.numbers import same
 from torch_ir.semantics.operators.sorting import next_equal
 
 _FILLS = (np.nan, -30000.0, 30000.0)
@@ -64,7 +65,7 @@ def open_places(
 
 
 def _differ(first: Array, second: Array, slack: Array | None) -> Array:
-    apart = ~np.asarray((first == second) | ((first != first) & (second != second)))
+    apart = ~same(first, second)
     if slack is None or not is_inexact(first.dtype):
         return apart
     wide = np.complex128 if is_complex(first.dtype) else np.float64

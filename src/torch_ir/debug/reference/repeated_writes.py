@@ -15,6 +15,7 @@ import torch
 from torch_ir.infer.storage import elements_are_apart
 from torch_ir.ir import Mutation
 from torch_ir.semantics.dtypes import Array, is_inexact
+from torch_ir.semantics.numbers import same
 
 
 def settle_repeated(
@@ -91,12 +92,12 @@ def _places(
     _, place = np.unique(places.ravel(), return_inverse=True)
     made, other = after(before), _other(before)
     moved = after(other)
-    is_fixed = _same(made, moved)
-    is_kept = _same(made, before) & _same(moved, other) & ~is_fixed
+    is_fixed = same(made, moved).ravel()
+    is_kept = (same(made, before) & same(moved, other)).ravel() & ~is_fixed
     source, differs = _agreed(made, place, is_fixed)
     alike, differs_alike = _agreed(made, place, np.ones_like(is_fixed))
     differs[place[~(is_fixed | is_kept)]] = True
-    differs_alike[place[~_same(after(made), made)]] = True
+    differs_alike[place[~same(after(made), made).ravel()]] = True
     found = np.where(differs, alike, source)[place]
     own = np.arange(found.size)
     shape = before.shape
@@ -111,12 +112,8 @@ def _agreed(values: Array, place: Array, which: Array) -> tuple[Array, Array]:
     chosen[place[those]] = those
     differs = np.zeros(chosen.shape, bool)
     flat = values.ravel()
-    differs[place[those[~_same(flat[those], flat[chosen[place[those]]])]]] = True
+    differs[place[those[~same(flat[those], flat[chosen[place[those]]])]]] = True
     return chosen, differs
-
-
-def _same(one: Array, other: Array) -> Array:
-    return np.asarray((one == other) | ((one != one) & (other != other))).ravel()
 
 
 def _other(values: Array) -> Array:

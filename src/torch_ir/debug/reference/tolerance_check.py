@@ -15,6 +15,7 @@ from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.bounds.unwritten import may_leave, unwritten
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.numbers import same
 from torch_ir.semantics.operators.sorting import in_order
 from torch_ir.semantics.tolerance import overflow_edge, spacing
 
@@ -147,7 +148,7 @@ def _measured(
     Then how many are off by more than the bound, and by how much; None where all are equal.
     """
     with np.errstate(invalid="ignore"):
-        other = ~((meaning == got) | ((meaning != meaning) & (got != got)))
+        other = ~same(meaning, got)
     wide = np.complex128 if is_complex(meaning.dtype) else np.float64
     units = spacing(meaning[other])
     first, second = meaning[other].astype(wide), got[other].astype(wide)
@@ -226,15 +227,15 @@ def ties_resolved(
     size = values.shape[dim]
     inside = (second >= 0) & (second < size)
     chosen = [np.take_along_axis(values, np.clip(i, 0, size - 1), dim) for i in (first, second)]
-    same = (chosen[0] == chosen[1]) | ((chosen[0] != chosen[0]) & (chosen[1] != chosen[1]))
+    are_equal = same(*chosen)
     if slack is not None and slack.any():
         off = slack.reshape(values.shape)
         room = [np.take_along_axis(off, np.clip(i, 0, size - 1), dim) for i in (first, second)]
         apart = np.abs(chosen[0].astype("float64") - chosen[1].astype("float64"))
-        same |= apart <= room[0] + room[1]
+        are_equal |= apart <= room[0] + room[1]
     ordered = np.sort(second, dim)
-    same &= (np.diff(ordered, axis=dim) != 0).all(dim, keepdims=True)
-    return np.where((same & inside).reshape(mine.shape), theirs, mine)
+    are_equal &= (np.diff(ordered, axis=dim) != 0).all(dim, keepdims=True)
+    return np.where((are_equal & inside).reshape(mine.shape), theirs, mine)
 
 
 def as_ordered(

@@ -10,6 +10,7 @@ import numpy as np
 from torch_ir.errors import Raised, TorchIRError, attempt
 from torch_ir.semantics.bounds.call import widened
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
+from torch_ir.semantics.numbers import same
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ def apart(first: Array, second: Array) -> Array:
     )
     off = np.asarray(np.abs(one - other))
     np.copyto(off, np.inf, where=np.isnan(off))
-    np.copyto(off, 0, where=(one == other) | (np.isnan(one) & np.isnan(other)))
+    np.copyto(off, 0, where=same(one, other))
     return off
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, widened, working
+from torch_ir.semantics.numbers import same
 from torch_ir.semantics.registry import denotes
 
 Pair = tuple[Array, Array]
@@ -51,7 +52,7 @@ def next_equal(values: Array, place: int) -> Array:
     order = in_order(values, place, descending=False)
     line = np.take_along_axis(values, order, place)
     before = np.roll(line, 1, place)
-    is_first = (line != before) & ~((line != line) & (before != before))
+    is_first = ~same(line, before)
     count = values.shape[place]
     steps = np.arange(count).reshape([-1 if i == place else 1 for i in range(line.ndim)])
     is_first |= steps == 0
