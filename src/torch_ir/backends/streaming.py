@@ -16,7 +16,7 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
-from torch_ir.ir.queries import kept_values, last_uses, live_out
+from torch_ir.ir.queries import external_keys, kept_values, last_uses, live_out
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
 from torch_ir.torch_api import constant_tensors, storage_of
@@ -112,7 +112,7 @@ class StreamingRunner(Uncopied):
         self._stream = weights
         self._progress = progress
         self._device = device
-        self._keys = {name: key for name, (key, _) in self._flat.external_values().items()}
+        self._keys = external_keys(self._flat)
         constants = [key for key in self._keys.values() if key in self._flat.constants]
         written = _written(self._flat, weights.places)
         self._state = {key: tensor.clone() for key, tensor in self._initial(written).items()}
@@ -243,7 +243,7 @@ def _kept(
 
 def _written(ir: IR, keys: Mapping[str, object]) -> list[str]:
     """The weights that the program writes, which are its state."""
-    external = {name: key for name, (key, _) in ir.external_values().items()}
+    external = external_keys(ir)
     names = {mutation.target for mutation in ir.mutations} | ir.aliases.written
     return sorted({external[name] for name in names if external.get(name) in keys})
 

@@ -20,6 +20,7 @@ from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ir.aliases import written_tensors
+from torch_ir.ir.queries import external_keys
 from torch_ir.tables import Shown
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
@@ -123,9 +124,8 @@ class ExecGraph(Uncopied, Shown):
     @property
     def buffers(self) -> dict[str, torch.Tensor]:
         """Copies of the buffers that the program writes, by key, as they are now."""
-        external = self.ir.external_values()
         copies = self._program.state.copies()
-        return {external[name][0]: tensor for name, tensor in copies.items()}
+        return {external_keys(self.ir)[name]: tensor for name, tensor in copies.items()}
 
     def reset(self) -> None:
         """Give the buffers that the program writes their first values again."""

@@ -15,7 +15,7 @@ from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR, FrozenDict
 from torch_ir.ir.aliases import declared_sources
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import external_keys, kept_values
 from torch_ir.ops.aliases import Sharing
 from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
@@ -259,7 +259,7 @@ def _writes(
     """What is written at the end; the memory of values that are others' is never handed over."""
     moved = [m for m in ir.mutations if m.value.name != m.target]
     targets = frozenset[str]().union(*[roots[m.target] for m in moved])
-    keys = {name: key for name, (key, _) in ir.external_values().items()}
+    keys = external_keys(ir)
     kept = [*ir.output_names, *(m.value.name for m in moved)]
     holders = Counter(root for name in kept for root in roots[name])
     shown = {keys[root] for root in holders if root in keys}

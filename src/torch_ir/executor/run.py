@@ -25,6 +25,7 @@ from torch_ir.executor.program import LastCall
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
+from torch_ir.ir.queries import external_keys
 from torch_ir.ops.rules import allowances
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.passes.view_copies import with_reshapes, with_views
@@ -275,14 +276,13 @@ def _several(inputs: Any) -> tuple[torch.Tensor, ...]:
 
 def _as_read(ir: IR, payload: Mapping[str, torch.Tensor], grad: bool) -> dict[str, torch.Tensor]:
     """The weights, dense where a kernel reads their memory as if they were."""
-    external = ir.external_values()
     read = {
         meta.name
         for node in ir.nodes
         for name in DENSE_OPERANDS.get(node.op_type, ())
         for meta in node.tensors(name)
     }
-    dense = {external[name][0] for name in read & external.keys()}
+    dense = {key for name, key in external_keys(ir).items() if name in read}
     taken = {key: tensor if grad else tensor.detach() for key, tensor in payload.items()}
     return {key: t.contiguous() if key in dense else t for key, t in taken.items()}
 

@@ -10,6 +10,7 @@ import torch
 
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR
+from torch_ir.ir.queries import external_keys
 from torch_ir.ops.variants import IN_PLACE_VIEWS
 
 
@@ -114,10 +115,10 @@ def _first_values(ir: IR, payload: Mapping[str, torch.Tensor]) -> dict[str, torc
 
 def written_buffers(ir: IR) -> dict[str, str]:
     """Return the keys of the buffers that a program writes or may write, by all their names."""
-    external, aliases = ir.external_values(), ir.aliases
-    keys = {external[m.target][0] for m in ir.mutations if m.target in external}
-    keys |= {key for name, (key, _) in external.items() if aliases.is_written(name)}
-    return {name: key for name, (key, _) in external.items() if key in keys}
+    external, targets = external_keys(ir), {mutation.target for mutation in ir.mutations}
+    is_written = ir.aliases.is_written
+    keys = {key for name, key in external.items() if name in targets or is_written(name)}
+    return {name: key for name, key in external.items() if key in keys}
 
 
 def changes_shapes(ir: IR) -> bool:

@@ -17,6 +17,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
+from torch_ir.ir.queries import external_keys
 from torch_ir.ir.values import row_major
 from torch_ir.torch_api import storage_of
 
@@ -220,12 +221,10 @@ def with_constants(ir: IR, tensors: Mapping[str, torch.Tensor], written: Collect
         InvalidIRError: As :func:`stored_constants`, or a functional program leaves a value in one
             of several constants that overlap. torch makes no such program.
     """
-    external = ir.external_values()
+    external = external_keys(ir)
     names = {*written, *(mutation.target for mutation in ir.mutations)}
-    keys = {external[name][0] for name in names if name in external}
-    constants = stored_constants(
-        tensors, written=keys, taken={*external, *(key for key, _ in external.values())}
-    )
+    keys = {external[name] for name in names if name in external}
+    constants = stored_constants(tensors, written=keys, taken={*external, *external.values()})
     known = ir.replace(
         constants=constants, weights=[meta for meta in ir.weights if meta.name not in tensors]
     )
@@ -237,11 +236,11 @@ def with_constants(ir: IR, tensors: Mapping[str, torch.Tensor], written: Collect
 
 def _made_from_bases(ir: IR, views: Mapping[str, Constant]) -> IR:
     """The program with nodes, of the names under which they were used, in the place of views."""
-    external = ir.external_values()
-    name_of = {key: name for name, (key, _) in external.items()}
+    external = external_keys(ir)
+    name_of = {key: name for name, key in external.items()}
     shown: dict[str, TensorMeta] = {}
     made: list[OpNode] = []
-    for name, (key, _) in external.items():
+    for name, key in external.items():
         view = views[key].view if key in views else None
         if view is None:
             continue
@@ -253,7 +252,7 @@ def _made_from_bases(ir: IR, views: Mapping[str, Constant]) -> IR:
     for mutation in ir.mutations:
         if mutation.target in shown:
             raise InvalidIRError(
-                f"what the program leaves in {external[mutation.target][0]!r} is part of the "
+                f"what the program leaves in {external[mutation.target]!r} is part of the "
                 "memory of another constant"
             )
     mapping = ir.weight_name_mapping

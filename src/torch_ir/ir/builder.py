@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.queries import given_values, live_out
+from torch_ir.ir.queries import external_keys, given_values, live_out
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
@@ -540,8 +540,8 @@ def with_state_as_arguments(ir: IR) -> IR:
         >>> plain.input_names, plain.output_names
         (('x', 'n'), ('y', 'm'))
     """
-    external = ir.external_values()
-    state = [external[m.target][0] for m in ir.mutations if m.target in external]
+    external = external_keys(ir)
+    state = [external[m.target] for m in ir.mutations if m.target in external]
     made = with_weights_as_inputs(ir, state)
     new = [mutation.value for mutation in made.mutations]
     signature = made.signature

@@ -43,9 +43,30 @@ def external_values(ir: IR) -> Mapping[str, tuple[str, TensorMeta | Constant]]:
     return values
 
 
+def external_keys(ir: IR) -> Mapping[str, str]:
+    """Return the key of each name by which nodes may use a weight or constant."""
+    values = ir.external_values()
+    return ir.view(
+        external_keys, lambda: FrozenDict({name: key for name, (key, _) in values.items()})
+    )
+
+
+def names_by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the names that stand for each key, in order.
+
+    Example:
+        >>> names_by_key({"a": "fc.weight", "b": "fc.bias", "c": "fc.weight"})
+        {'fc.weight': ['a', 'c'], 'fc.bias': ['b']}
+    """
+    names: dict[str, list[str]] = {}
+    for name, key in keys.items():
+        names.setdefault(key, []).append(name)
+    return names
+
+
 def externals_of(ir: IR, names: Collection[str]) -> dict[str, Any]:
     """Return the fields of a graph that hold the weights and constants which some values are."""
-    keys = {key for name, (key, _) in ir.external_values().items() if name in names}
+    keys = {key for name, key in external_keys(ir).items() if name in names}
     constants = needed_constants(ir.constants, keys)
     keys |= constants.keys()
     return {

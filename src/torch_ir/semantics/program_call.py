@@ -17,6 +17,7 @@ from torch_ir.errors import (
 )
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.ir.graph import IR
+from torch_ir.ir.queries import names_by_key
 from torch_ir.ir.symbols import Dim, SymExpr, value_at
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.semantics.arguments import as_array
@@ -126,9 +127,7 @@ def external_arrays(ir: IR, payload: Mapping[str, Any]) -> dict[str, Array]:
     Raises:
         WeightLoadError: A weight is missing or has another shape or type; all are listed.
     """
-    aliases: dict[str, list[str]] = {}
-    for alias, key in ir.weight_aliases.items():
-        aliases.setdefault(key, []).append(alias)
+    aliases = names_by_key(ir.weight_aliases)
     faults: list[str] = []
     arrays: dict[str, Array] = {}
     taken: dict[str, Array | None] = {}

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from torch_ir.errors import InvalidIRError, SerializationError
 from torch_ir.ir.graph import IR
+from torch_ir.ir.queries import names_by_key
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import dtype_name, kind_without_values
 from torch_ir.serde.constant_data import decode_constant, encode_constant, values_missing
@@ -135,9 +136,7 @@ def check_stored_weights(ir: IR, weights: Mapping[str, Any]) -> None:
     Raises:
         SerializationError: Naming every weight that is missing or has another shape or dtype.
     """
-    aliases: dict[str, list[str]] = {}
-    for alias, key in ir.weight_aliases.items():
-        aliases.setdefault(key, []).append(alias)
+    aliases = names_by_key(ir.weight_aliases)
     faults = [
         fault
         for meta in ir.weights

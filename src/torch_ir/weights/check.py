@@ -11,6 +11,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import WeightLoadError, did_you_mean
 from torch_ir.ir.graph import IR
+from torch_ir.ir.queries import names_by_key
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import have_equal_bytes
@@ -96,9 +97,7 @@ class _Check:
     missing: list[TensorMeta] = field(default_factory=list[TensorMeta])
 
     def find_weights(self) -> None:
-        aliases: dict[str, list[str]] = {}
-        for alias, key in self.ir.weight_aliases.items():
-            aliases.setdefault(key, []).append(alias)
+        aliases = names_by_key(self.ir.weight_aliases)
         for meta in self.ir.weights:
             given = list(self._given(meta.name, *aliases.get(meta.name, ())))
             if given:

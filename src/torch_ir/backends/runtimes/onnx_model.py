@@ -22,6 +22,7 @@ from torch_ir.backends.runtimes.rewrites import plain_attention, plain_limits, p
 from torch_ir.errors import BackendError, first_line, raised_as
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import with_state_as_arguments
+from torch_ir.ir.queries import external_keys
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
 from torch_ir.torch_api import onnx_model, onnx_registry, overload_name
@@ -45,8 +46,8 @@ def plain_for_onnx(ir: IR) -> tuple[IR, tuple[str, ...]]:
         program = program.replace(signature=program.signature.flat())
     notes: list[str] = []
     if program.mutations:
-        external = program.external_values()
-        targets = [external.get(m.target, (m.target,))[0] for m in program.mutations]
+        keys = external_keys(program)
+        targets = [keys.get(m.target, m.target) for m in program.mutations]
         notes.append(
             "a model of ONNX has no state: what the program writes is among the inputs, and its "
             f"new values are the last outputs: {', '.join(targets)}"

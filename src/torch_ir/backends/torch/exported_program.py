@@ -33,7 +33,13 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.infer.types import TensorType, external_types
 from torch_ir.ir import IR, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLeaf
-from torch_ir.ir.queries import given_values, kept_values, signature_of
+from torch_ir.ir.queries import (
+    external_keys,
+    given_values,
+    kept_values,
+    names_by_key,
+    signature_of,
+)
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
@@ -198,11 +204,9 @@ class _Exported:
 
     def _external(self) -> None:
         """Weights and constants, which come before the arguments: parameters first."""
-        names: dict[str, list[str]] = {}
         unused = self._unused_bases()
-        for name, (key, _) in self.ir.external_values().items():
-            if key not in unused:
-                names.setdefault(key, []).append(name)
+        keys = external_keys(self.ir).items()
+        names = names_by_key({name: key for name, key in keys if key not in unused})
         kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
         for kind in kinds:
             for key, found in names.items():
@@ -212,18 +216,16 @@ class _Exported:
     def _unused_bases(self) -> set[str]:
         """The keys of constants of which only views are used; torch has the views alone."""
         used = kept_values(self.ir).union(self.ir.users)
-        keys = {key for name, (key, _) in self.ir.external_values().items() if name in used}
+        keys = {key for name, key in external_keys(self.ir).items() if name in used}
         return {c.view.base for c in self.ir.constants.values() if c.view is not None} - keys
 
     def _kind(self, key: str) -> InputKind:
         if key not in self.ir.constants:
             is_parameter = isinstance(self.payload[key], torch.nn.Parameter)
             return InputKind.PARAMETER if is_parameter else InputKind.BUFFER
-        targets = {mutation.target for mutation in self.ir.mutations}
-        written = any(
-            name in targets for name, (k, _) in self.ir.external_values().items() if k == key
-        )
-        return InputKind.BUFFER if written else InputKind.CONSTANT_TENSOR
+        keys = external_keys(self.ir)
+        is_written = any(keys.get(mutation.target) == key for mutation in self.ir.mutations)
+        return InputKind.BUFFER if is_written else InputKind.CONSTANT_TENSOR
 
     def _takes_external(self, key: str, names: list[str], kind: InputKind) -> None:
         metas = [given_values(self.ir)[name] for name in names]

@@ -15,7 +15,7 @@ from torch_ir.debug.comparing.sources import Externals
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import external_keys, kept_values
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -137,10 +137,10 @@ class _Alignment:
 
 def _equal_externals(program: IR, lowered: IR) -> dict[str, str]:
     """The names in a lowered program of weights and constants that are the same in the program."""
-    names = {key: name for name, (key, _) in program.external_values().items()}
+    names = {key: name for name, key in external_keys(program).items()}
     return {
         name: names[key]
-        for name, (key, _) in lowered.external_values().items()
+        for name, key in external_keys(lowered).items()
         if key in names and program.constants.get(key) == lowered.constants.get(key)
     }
 

@@ -24,7 +24,7 @@ from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.queries import last_uses
+from torch_ir.ir.queries import external_keys, last_uses
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.serde import load_ir
@@ -268,9 +268,9 @@ def external_tensors(
         WeightLoadError: They are not those that it needs.
     """
     payload = check_weights(ir, weights or {}, strict=False, constants=constants)
-    known = {key for _, (key, _) in ir.external_values().items() if key in ir.constants}
+    known = ir.constants.keys() & external_keys(ir).values()
     tensors = {**payload, **constant_tensors(ir.constants, known, payload)}
-    return {n: tensors[key] for n, (key, _) in ir.external_values().items() if key in tensors}
+    return {n: tensors[key] for n, key in external_keys(ir).items() if key in tensors}
 
 
 class Externals:
@@ -293,7 +293,7 @@ class Externals:
                 return known
         made = {k: t for k, (same, t) in self._made.items() if ir.constants.get(k) == same}
         found = external_tensors(ir, self.weights, {**made, **(self.constants or {})})
-        for name, (key, _) in ir.external_values().items():
+        for name, key in external_keys(ir).items():
             if key in ir.constants and name in found:
                 self._made[key] = ir.constants[key], found[name]
         self._last = [*self._last[-1:], (ir, found)]

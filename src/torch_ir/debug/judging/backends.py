@@ -31,6 +31,7 @@ from torch_ir.infer.bindings import bind_inputs
 from torch_ir.ir import IR, OpNode, TensorLeaf
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tree import leaves
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -180,7 +181,7 @@ class OpaqueRunner(DelegateBackend):
             )
         self._run, self._inputs = run, inputs
         self._symbols = bind_inputs(program.graph_inputs, inputs, symbols)
-        self._keys = {name: key for name, (key, _) in program.external_values().items()}
+        self._keys = external_keys(program)
         state = getattr(run, "buffers", None)
         hidden = [m for m in program.mutations if m.target in self._keys and state is None]
         keys = ", ".join([self._keys[m.target] for m in hidden])

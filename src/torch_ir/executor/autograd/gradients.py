@@ -24,6 +24,7 @@ from torch_ir.executor.codegen.source import write_source
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.plan import Plan
 from torch_ir.ir import IR, TensorMeta
+from torch_ir.ir.queries import external_keys, names_by_key
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import is_alike, is_inexact
@@ -173,9 +174,7 @@ class Differentiator:
 
     def _names_of(self, weights: Iterable[str]) -> dict[str, list[str]]:
         """The external names behind each key."""
-        keys: dict[str, list[str]] = {}
-        for name, (key, _) in self._ir.external_values().items():
-            keys.setdefault(key, []).append(name)
+        keys = names_by_key(external_keys(self._ir))
         written = {mutation.target for mutation in self._ir.mutations}
         found: dict[str, list[str]] = {}
         for wanted in weights:

@@ -13,6 +13,7 @@ from torch_ir.ir.diff.alignment import Keys, align
 from torch_ir.ir.diff.stat import KINDS, DiffStat, stat_of
 from torch_ir.ir.graph import IR, SymbolRange
 from torch_ir.ir.node import OpNode
+from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.text.constants import spell_constant
 from torch_ir.ir.text.lexer import quote, sigil, word
@@ -206,7 +207,7 @@ class _Side:
         for number, node in enumerate(ir.nodes):
             for position, meta in enumerate(node.outputs):
                 self.identities.setdefault(meta.name, ("node", number, position))
-        for name, (key, _) in ir.external_values().items():
+        for name, key in external_keys(ir).items():
             self.identities.setdefault(name, ("key", key, 0))
 
     def identity(self, name: str) -> Identity:

@@ -10,13 +10,13 @@ from itertools import chain, groupby
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import kept_values, names_by_key
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.calls import spell_call
 from torch_ir.ir.text.constants import spell_constant
 from torch_ir.ir.text.lexer import quote, sigil, spell_int, word
 from torch_ir.ir.text.locations import spell_location
-from torch_ir.ir.text.scope import NameScope, names_by_key, spell_producer
+from torch_ir.ir.text.scope import NameScope, spell_producer
 from torch_ir.ir.text.trees import spell_tree
 from torch_ir.ir.text.value_text import spell_type, spell_value
 
@@ -130,7 +130,7 @@ def _header(ir: IR, scope: NameScope) -> Iterator[str]:
 
 
 def _weights(ir: IR) -> Iterator[str]:
-    uses = names_by_key(ir.weight_name_mapping)
+    uses = names_by_key(dict(sorted(ir.weight_name_mapping.items())))
     for meta in ir.weights:
         yield f"weight {_definition(meta, '@')}{_names(uses.pop(meta.name, ()))}"
     for key in sorted(ir.constants):

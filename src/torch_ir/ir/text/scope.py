@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from torch_ir.ir.queries import names_by_key
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.text.lexer import sigil, spell_int, word
 from torch_ir.ir.text.value_text import spell_type
@@ -31,7 +32,7 @@ class NameScope:
         self.external: dict[str, TensorMeta] = {}
         self.keys: dict[str, TensorMeta] = {}
         self._key_of: dict[str, str] = {}
-        uses = names_by_key(names)
+        uses = names_by_key(dict(sorted(names.items())))
         for meta in weights:
             self._define(meta.name, meta, uses)
         for key, constant in constants.items():
@@ -73,14 +74,6 @@ class NameScope:
         if mark == "@":
             return self.keys.get(name)
         return self.values.get(name) or self.external.get(name)
-
-
-def names_by_key(names: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the names under which nodes use each weight or constant, sorted, by key."""
-    uses: dict[str, list[str]] = {}
-    for name in sorted(names):
-        uses.setdefault(names[name], []).append(name)
-    return uses
 
 
 def spell_producer(meta: TensorMeta, node: str | None, index: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, Layout, OpNode
-from torch_ir.ir.queries import input_layout_of, layout_of
+from torch_ir.ir.queries import external_keys, input_layout_of, layout_of
 from torch_ir.ops.layouts import DENSE_WITH_DENSE, GIVES_DENSE, MAKES_SPARSE
 
 _DENSE = Layout("strided")
@@ -27,9 +27,7 @@ class SparseValues:
 
     def __init__(self, ir: IR):
         self._names = {
-            name
-            for name, (key, _) in ir.external_values().items()
-            if layout_of(ir, key) != _DENSE.name
+            name for name, key in external_keys(ir).items() if layout_of(ir, key) != _DENSE.name
         }
         self._names |= {n for n in ir.input_names if input_layout_of(ir, n) != _DENSE.name}
 

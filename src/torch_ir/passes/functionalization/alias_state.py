@@ -8,6 +8,7 @@ from torch_ir.infer.fake import value_types
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, renamed, with_inputs
+from torch_ir.ir.queries import external_keys
 from torch_ir.passes.functionalization.storages import Storage, View
 from torch_ir.passes.functionalization.strided import AS_STRIDED
 
@@ -29,7 +30,7 @@ class AliasState:
         self.nodes = builder.nodes
         self.views: dict[str, View] = {}
         self.values: dict[str, TensorMeta] = {}
-        self._keys = {name: key for name, (key, _) in ir.external_values().items()}
+        self._keys = external_keys(ir)
         self._inputs = {meta.name for meta in ir.graph_inputs}
         self._external: dict[str, View] = {}
 
