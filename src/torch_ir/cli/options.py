@@ -222,6 +222,16 @@ allow_option = click.option(
 )
 
 
+by_option = click.option(
+    "--by",
+    type=click.Choice(["node", "operator", "module"]),
+    default="operator",
+    show_default=True,
+    help="What a row of the table is.",
+)
+"""The groups of a report."""
+
+
 def partition_options(command: F) -> F:
     """Add the options that say which backend takes what: ``--backend`` and ``--min-nodes``."""
     backend = click.option(

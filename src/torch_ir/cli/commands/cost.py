@@ -7,19 +7,13 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import symbol_of
 from torch_ir.cli.files import read_ir
-from torch_ir.cli.options import require_torch
+from torch_ir.cli.options import by_option, require_torch
 from torch_ir.cli.progress import progress
 
 
 @click.command
 @click.argument("file")
-@click.option(
-    "--by",
-    type=click.Choice(["node", "operator", "module"]),
-    default="operator",
-    show_default=True,
-    help="What a row of the table is.",
-)
+@by_option
 @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Only the N costliest rows.")
 @click.option(
     "--symbol",

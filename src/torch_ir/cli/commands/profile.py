@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of
 from torch_ir.cli.files import write
-from torch_ir.cli.options import OUTPUT
+from torch_ir.cli.options import OUTPUT, by_option
 from torch_ir.cli.progress import progress
 
 
@@ -24,13 +24,7 @@ from torch_ir.cli.progress import progress
     show_default=True,
     help="Number of runs to take the medians of.",
 )
-@click.option(
-    "--by",
-    type=click.Choice(["node", "operator", "module"]),
-    default="operator",
-    show_default=True,
-    help="What a row of the table is.",
-)
+@by_option
 @click.option(
     "--top", type=click.IntRange(min=1), metavar="N", help="Only the N rows that take longest."
 )
