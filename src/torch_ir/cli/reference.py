@@ -19,7 +19,7 @@ from torch_ir.ir.symbols import shape_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.semantics.denote import denote
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_complex, is_float, numpy_dtype, rounded
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, numpy_dtype, rounded
 from torch_ir.serde import read_archive_weights
 from torch_ir.serde.tensors import read_tensor_file, tensor_file
 from torch_ir.weights.presence import require_weights
@@ -47,10 +47,7 @@ def read_arrays(path: str) -> dict[str, Array]:
 def random_array(meta: TensorMeta, shape: Sequence[int], seed: int) -> Array:
     """Draw normal numbers; for integers 0 or 1, which index into every table; for bool either."""
     draws, dtype = Draws(seed, meta.name), numpy_dtype(meta.dtype)
-    if is_complex(dtype):
-        parts = draws.normal([*shape, 2], np.dtype("float64"))
-        return rounded(parts.view(np.complex128)[..., 0], dtype)
-    if is_float(dtype):
+    if is_inexact(dtype):
         return draws.normal(shape, dtype)
     return rounded(draws.integers(0, 2, shape), dtype)
 
@@ -59,7 +56,7 @@ def random_weight(meta: TensorMeta, seed: int) -> Array:
     """Draw small positive numbers, which every variance accepts; for integers 0."""
     dtype = numpy_dtype(meta.dtype)
     shape = shape_at(meta.shape, {})
-    if not is_float(dtype) and not is_complex(dtype):
+    if not is_inexact(dtype):
         return np.zeros(shape, dtype)
     return rounded(Draws(seed, meta.name).uniform(shape, np.dtype("float64")) / 10, dtype)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.dtypes import Array, rounded, significant_bits
+from torch_ir.semantics.dtypes import Array, is_complex, rounded, significant_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,13 @@ class Draws:
         return rounded(np.ldexp(whole, -bits), dtype).reshape(shape)
 
     def normal(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
-        """Draw ``√(−2 ln(1 − u)) · cos 2πv`` for uniform ``u`` and ``v`` (Box and Muller)."""
+        """Draw ``√(−2 ln(1 − u)) · cos 2πv`` for uniform ``u`` and ``v`` (Box and Muller).
+
+        Of a complex number, each part is one.
+        """
+        if is_complex(dtype):
+            parts = self.normal([*shape, 2], np.dtype("float64"))
+            return rounded(parts.view(np.complex128)[..., 0], dtype)
         first, second = self.uniform([2, *shape], np.dtype("float64"))
         return rounded(np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second), dtype)
 

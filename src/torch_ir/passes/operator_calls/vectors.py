@@ -82,8 +82,7 @@ def _drawn(case: Case, operand: CaseOperand, seed: int, sizes: dict[str, int]) -
         drawn = draws.integers(0, 2 if is_bool(dtype) else 9, shape)
         return rounded(np.sort(drawn, axis=-1) if shape else drawn, dtype)
     if is_complex(dtype):
-        parts = draws.normal([*shape, 2], np.dtype("float64"))
-        return rounded(parts.view(np.complex128)[..., 0], dtype)
+        return draws.normal(shape, dtype)
     if is_float(dtype):
         if name in POSITIVE or _role(case, operand) in ("running_var", "var", "scale", "scales"):
             return rounded(draws.uniform(shape, np.dtype("float64")) + 0.5, dtype)

@@ -67,8 +67,7 @@ def _normal(shape: Sequence[int], dtype: DType, draws: Draws) -> Array:
     _require_inexact("randn", dtype)
     if not is_complex(dtype):
         return draws.normal(shape, dtype)
-    parts = draws.normal([*shape, 2], np.dtype("float64")) * math.sqrt(0.5)
-    return rounded(parts.view(np.complex128)[..., 0], dtype)
+    return rounded(draws.normal(shape, np.dtype("complex128")) * math.sqrt(0.5), dtype)
 
 
 @denotes("aten.normal_functional.default", draws=True)
