@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.queries import external_keys, given_values, live_out
+from torch_ir.ir.queries import external_keys, given_values, live_out, tables_for
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
@@ -433,27 +433,21 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
     read = (*[meta for node in nodes for meta in node.inputs], *outputs)
     taken = {meta.name: meta for meta in read if meta.name not in made}
     given = {name: TensorMeta(name, meta.shape, meta.dtype) for name, meta in taken.items()}
-    symbols = {symbol for node in nodes for symbol in node.symbols}
-    dims = [dim for meta in outputs for dim in meta.shape if not isinstance(dim, int)]
-    symbols |= {symbol for dim in dims for symbol in dim.symbols}
-    called = {name for node in nodes for name in node.functions}
-    operators = {node.op_type for node in nodes}
-    return ir.replace(
-        nodes=[with_inputs(node, given) for node in nodes],
-        graph_inputs=tuple(given.values()),
-        graph_outputs=outputs,
-        weights=(),
-        weight_name_mapping={},
-        weight_aliases={},
-        constants={},
-        symbols={name: bounds for name, bounds in ir.symbols.items() if name in symbols},
-        functions={name: body for name, body in ir.functions.items() if name in called},
-        mutations=(),
-        signature=None,
-        guards=(),
-        operators={name: text for name, text in ir.operators.items() if name in operators},
-        metadata={},
-    )
+    changes: dict[str, Any] = {
+        **tables_for(ir, nodes, outputs),
+        "nodes": [with_inputs(node, given) for node in nodes],
+        "graph_inputs": tuple(given.values()),
+        "graph_outputs": outputs,
+        "weights": (),
+        "weight_name_mapping": {},
+        "weight_aliases": {},
+        "constants": {},
+        "mutations": (),
+        "signature": None,
+        "guards": (),
+        "metadata": {},
+    }
+    return ir.replace(**changes)
 
 
 def with_weights_as_inputs(ir: IR, keys: Collection[str] | None = None) -> IR:

@@ -51,6 +51,12 @@ def external_keys(ir: IR) -> Mapping[str, str]:
     )
 
 
+def constant_of(ir: IR, name: str) -> Constant | None:
+    """Return the constant that a value is, if its numbers are known."""
+    _, value = ir.external_values().get(name, ("", None))
+    return value if isinstance(value, Constant) and value.data is not None else None
+
+
 def names_by_key(keys: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the names that stand for each key, in order.
 
@@ -74,6 +80,23 @@ def externals_of(ir: IR, names: Collection[str]) -> dict[str, Any]:
         "constants": constants,
         "weight_name_mapping": {n: k for n, k in ir.weight_name_mapping.items() if n in names},
         "weight_aliases": {a: key for a, key in ir.weight_aliases.items() if key in keys},
+    }
+
+
+def tables_for(ir: IR, nodes: Sequence[OpNode], metas: Iterable[TensorMeta]) -> dict[str, Any]:
+    """Return the fields of a graph that hold what some nodes and values refer to by name.
+
+    That is symbols with guards on them, functions, and schemas.
+    """
+    symbols = _symbols([dim for meta in metas for dim in meta.shape])
+    symbols = symbols.union(*[node.symbols for node in nodes])
+    called = {name for node in nodes for name in node.functions}
+    operators = {node.op_type for node in nodes}
+    return {
+        "symbols": {name: bounds for name, bounds in ir.symbols.items() if name in symbols},
+        "guards": tuple([guard for guard in ir.guards if symbols.issuperset(guard.symbols)]),
+        "functions": {name: body for name, body in ir.functions.items() if name in called},
+        "operators": {name: text for name, text in ir.operators.items() if name in operators},
     }
 
 

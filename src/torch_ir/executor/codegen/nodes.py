@@ -113,9 +113,7 @@ class NodeWriter:
             return [f"{result} = {made}", *self._picked(result, values, positions)]
         if not node.outputs:
             return [made]
-        results = self._module.imported(RUN_TIME, "results")
-        picked = sequence([str(position) for position in positions], is_tuple=True)
-        return [f"{sequence(values, is_tuple=True)} = {results}({made}, {picked})"]
+        return [*self._picked(made, values, positions)]
 
     def _gives_tensors(self, call: BoundCall) -> bool:
         """Whether a function gives a tuple of just the tensors that the node of its call has."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Attribute, FunctionRef, OpNode, Signature, SymbolRange, TensorMeta
+from torch_ir.ir.builder import with_inputs
 from torch_ir.ops.bodies import AUTOCAST_REGION
 
 AUTOCAST_ARGUMENTS = ("device_type", "dtype", "enabled", "cache_enabled")
@@ -64,13 +65,13 @@ class ScopeFolder:
         while position < len(items):
             item = items[position]
             if isinstance(item, OpNode):
-                nodes.append(_with_inputs(item, renamed))
+                nodes.append(with_inputs(item, renamed))
                 position += 1
                 continue
             end = _end(items, position)
             later = needed | set(_used(items[end:]))
             inner, inside = self.fold(items[position + 1 : end], later)
-            inner = [_with_inputs(node, renamed) for node in inner]
+            inner = [with_inputs(node, renamed) for node in inner]
             call, made = self._call(item, inner, inside, later)
             nodes.append(call)
             renamed.update(made)
@@ -108,7 +109,7 @@ class ScopeFolder:
         given = {key: TensorMeta(key, meta.shape, meta.dtype) for key, meta in used.items()}
         taken = {reference for node in inner for reference in node.functions}
         return IR(
-            nodes=[_with_inputs(node, given) for node in inner],
+            nodes=[with_inputs(node, given) for node in inner],
             graph_inputs=tuple(given.values()),
             graph_outputs=returned,
             weights=(),
@@ -133,9 +134,3 @@ def _used(items: Sequence[Item]) -> Iterator[str]:
     for item in items:
         if isinstance(item, OpNode):
             yield from (meta.name for meta in item.inputs)
-
-
-def _with_inputs(node: OpNode, renamed: Renamed) -> OpNode:
-    if not any(meta.name in renamed for meta in node.inputs):
-        return node
-    return node.replace(inputs=tuple([renamed.get(meta.name, meta) for meta in node.inputs]))

@@ -13,7 +13,7 @@ from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
-from torch_ir.ir.queries import every_value, externals_of, kept_values
+from torch_ir.ir.queries import every_value, externals_of, kept_values, tables_for
 from torch_ir.ir.values import attribute_leaves
 
 
@@ -200,22 +200,15 @@ def program_of(ir: IR, part: CutPart) -> IR:
     used = {meta.name for node in nodes for meta in node.inputs}
     used |= {meta.name for meta in returned}
     own = [meta for meta in ir.graph_inputs if meta.name in used and meta.name not in given]
-    symbols = {symbol for node in nodes for symbol in node.symbols}
-    symbols |= {s for meta in (*given.values(), *own, *returned) for s in _every(meta)}
-    functions = {name for node in nodes for name in node.functions}
-    op_types = {node.op_type for node in nodes}
     taken = [*given.values(), *own]
     changes: dict[str, Any] = {
         "nodes": nodes,
         "graph_inputs": taken,
         "graph_outputs": returned,
         **externals_of(ir, used - given.keys()),
-        "symbols": {name: r for name, r in ir.symbols.items() if name in symbols},
-        "functions": {name: body for name, body in ir.functions.items() if name in functions},
+        **tables_for(ir, nodes, (*taken, *returned)),
         "mutations": (),
         "signature": _signature(nodes, taken, returned),
-        "guards": [guard for guard in ir.guards if symbols.issuperset(guard.symbols)],
-        "operators": {op: text for op, text in ir.operators.items() if op in op_types},
     }
     return ir.replace(**changes)
 

@@ -6,6 +6,7 @@ orders of dimensions. Each rewrite computes what eager computes, bit for bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import Builder, split_arguments
-from torch_ir.ir.queries import externals_of, kept_values
+from torch_ir.ir.queries import constant_of, externals_of, kept_values
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of, tagged_traits
@@ -247,16 +248,13 @@ class _Lowering:
 
     def _known(self, meta: TensorMeta) -> Constant | None:
         """The constant of the program that a value is, if it is small."""
-        _, value = self.ir.external_values().get(meta.name, ("", None))
+        value = constant_of(self.ir, meta.name)
         written = any(mutation.target == meta.name for mutation in self.ir.mutations)
-        if not isinstance(value, Constant) or value.data is None or written:
+        if value is None or written:
             return None
         if value.view is not None:  # what it is converted to lies in memory as it does
             return None
-        size = 1
-        for dim in value.shape:
-            size *= dim
-        return value if size <= MAX_FOLDED else None
+        return value if math.prod(value.shape) <= MAX_FOLDED else None
 
     def _emit(
         self,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from torch_ir.ir import IR, Attribute, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder, without_unused
+from torch_ir.ir.queries import constant_of
 from torch_ir.passes.edge.promotion import cast_number
 
 _NUMBER = "aten.full.default"
@@ -61,10 +62,8 @@ def _value(ir: IR, meta: TensorMeta) -> Attribute:
     producer = ir.producers.get(meta.name)
     if producer is not None:
         return producer.attrs.get("fill_value") if is_number(producer) else None
-    _, held = ir.external_values().get(meta.name, ("", None))
-    if not isinstance(held, Constant) or held.data is None or held.view is not None:
-        return None
-    return held.tolist()
+    held = constant_of(ir, meta.name)
+    return None if held is None or held.view is not None else held.tolist()
 
 
 def numbers_together(ir: IR, origins: Origins, changed: IR, *, is_body: bool) -> IR:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
-from torch_ir.ir import IR, Constant, OpNode, TensorMeta
+from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.queries import constant_of
 from torch_ir.passes.patterns.elements import Call, Either, Element, Match, Pattern, Through, Value
 from torch_ir.passes.quantized.codes import AFFINE, FLOAT, LIBRARY, QUANTIZE, REARRANGE, bounds
 
@@ -91,10 +92,8 @@ def _is_plain(node: OpNode) -> bool:
 
 def _number(ir: IR, meta: TensorMeta) -> int | float | None:
     """The number that a constant without dimensions holds."""
-    _, value = ir.external_values().get(meta.name, ("", None))
-    if not isinstance(value, Constant) or value.shape or value.data is None:
-        return None
-    if value.dtype not in ("float32", "float64", "int32", "int64"):
+    value = constant_of(ir, meta.name)
+    if value is None or value.shape or value.dtype not in ("float32", "float64", "int32", "int64"):
         return None
     return value.tolist()
 
