@@ -127,20 +127,17 @@ def _identity_permutation(node: OpNode) -> bool:
     return [dim % max(rank, 1) for dim in node.attrs["dims"]] == list(range(rank))
 
 
-def _same_dims(first: str, second: str) -> Test:
-    def test(node: OpNode) -> bool:
-        rank = max(len(node.outputs[0].shape), 1)
-        return (node.attrs[first] - node.attrs[second]) % rank == 0
-
-    return test
+def _same_dims(node: OpNode) -> bool:
+    rank = max(len(node.outputs[0].shape), 1)
+    return (node.attrs["dim0"] - node.attrs["dim1"]) % rank == 0
 
 
 def _unit_step(node: OpNode) -> bool:
     return node.attrs.get("step", 1) == 1
 
 
-def _inference(flag: str) -> Test:
-    return lambda node: node.attrs.get(flag) is False
+def _inference(node: OpNode) -> bool:
+    return node.attrs.get("train") is False
 
 
 def _on_its_device(node: OpNode) -> bool:
@@ -177,11 +174,11 @@ _VIEWS: dict[str, Test] = {
     },
     **dict.fromkeys(RESOLVE, _always),
     "aten.permute.default": _identity_permutation,
-    "aten.transpose.int": _same_dims("dim0", "dim1"),
+    "aten.transpose.int": _same_dims,
     "aten.slice.Tensor": _unit_step,
-    "aten.dropout.default": _inference("train"),
-    "aten.feature_dropout.default": _inference("train"),
-    "aten.alpha_dropout.default": _inference("train"),
+    "aten.dropout.default": _inference,
+    "aten.feature_dropout.default": _inference,
+    "aten.alpha_dropout.default": _inference,
     "aten.to.dtype": _always,
     "aten.to.dtype_layout": _on_its_device,
     "aten.to.device": _on_its_device,
@@ -207,7 +204,7 @@ _COPIES: dict[str, Test] = {
         )
     },
     "aten.permute_copy.default": _identity_permutation,
-    "aten.transpose_copy.int": _same_dims("dim0", "dim1"),
+    "aten.transpose_copy.int": _same_dims,
     "aten.slice_copy.Tensor": _unit_step,
     "aten._to_copy.default": _on_its_device,
     "dim_order_ops._to_dim_order_copy.default": _on_its_device,

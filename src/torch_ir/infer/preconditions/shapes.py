@@ -232,14 +232,11 @@ def observed_types(call: Arguments) -> Faults:
             yield f"{name} is {call[name].dtype}, and has to be {dtype}"
 
 
-def of_one_type(first: str, second: str) -> Callable[[Arguments], Faults]:
-    """Return the rule that two tensors have one element type."""
-
-    def rule(call: Arguments) -> Faults:
-        if call[first].dtype != call[second].dtype:
-            yield f"{first} is {call[first].dtype}, where {second} is {call[second].dtype}"
-
-    return rule
+def of_one_type(call: Arguments) -> Faults:
+    """Yield a result of another element type than its gradient."""
+    output, gradient = call["output"].dtype, call["grad_output"].dtype
+    if output != gradient:
+        yield f"output is {output}, where grad_output is {gradient}"
 
 
 def written(call: Arguments) -> Faults:

@@ -182,7 +182,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
     **{
         row: (
             shapes.alike("output", "grad_output"),
-            shapes.of_one_type("output", "grad_output"),
+            shapes.of_one_type,
         )
         for row in ("_softmax_backward_data: default", "_log_softmax_backward_data: default")
     },

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeAlias, cast
 
-from torch_ir.errors import ParseError, counted, did_you_mean
+from torch_ir.errors import counted, did_you_mean
 from torch_ir.frozen import FrozenDict
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.tensor import TensorMeta
@@ -358,16 +358,12 @@ def bind_call(
 
 def _own_number(reference: Reference) -> int:
     if reference.mark != "#":
-        raise _mixed(
-            reference, "the inputs are listed behind 'of', so tensors are given by number"
+        raise reference.line.error(
+            "the inputs are listed behind 'of', so tensors are given by number",
+            at=reference.at,
+            remedy="As in aten.add.Tensor(#0, #0) of [%x].",
         )
     return reference.index
-
-
-def _mixed(reference: Reference, message: str) -> ParseError:
-    return reference.line.error(
-        message, at=reference.at, remedy="As in aten.add.Tensor(#0, #0) of [%x]."
-    )
 
 
 def _number(call: CallText, number: Callable[[Reference], int]) -> dict[str, Slots]:
