@@ -59,7 +59,7 @@ def compare_tensors(
     if expected.numel() == 0 or have_equal_bytes(expected, got):
         return Difference(True, shape=shape)
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    left, right = _comparable(expected, wide), _comparable(got, wide)
+    left, right = [tensor.detach().to(wide) for tensor in (expected, got)]
     equal = (left == right) | (left.isnan() & right.isnan())
     distance = torch.where(equal, torch.zeros_like(left.abs()), (left - right).abs())
     distance = distance.nan_to_num(nan=float("inf"), posinf=float("inf"))
@@ -83,10 +83,6 @@ _WIDE_INTEGERS = (torch.int64, torch.uint64)
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(torch.int64)
-
-
-def _comparable(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
-    return tensor.detach().to(wide)
 
 
 def _unlike(reason: str, shape: tuple[int, ...]) -> Difference:

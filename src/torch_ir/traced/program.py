@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import starmap
 from typing import Any
 
 import torch
@@ -202,7 +203,7 @@ class _ProgramBuilder:
             nodes=tuple(map(_with_dtype, self.body.nodes)),
             graph_inputs=tuple(self.inputs),
             graph_outputs=outputs,
-            weights=(*self.weights, *self._known_metas()),
+            weights=(*self.weights, *starmap(tensor_meta, self.known.items())),
             weight_name_mapping=self.mapping,
             model_name=title,
             pytorch_version=str(torch.__version__),
@@ -315,9 +316,6 @@ class _ProgramBuilder:
             self.module.graph.erase_node(node)
             self.body.values[held] = tensor_meta(target, value)
             self._held.add(held)
-
-    def _known_metas(self) -> list[TensorMeta]:
-        return [tensor_meta(key, tensor) for key, tensor in self.known.items()]
 
     def _leaves(self, returned: Any) -> tuple[Any, ...]:
         """Each leaf of the result; an expression for a number that is not known yet."""

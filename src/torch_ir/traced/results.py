@@ -35,7 +35,8 @@ def _assembler(program: Program) -> Assemble:
     spec, leaves = program.spec, program.leaves
     if spec.is_leaf() and leaves == (None,):
         return lambda outputs, symbols: outputs[0]
-    if spec.type in (tuple, list) and all(leaf is None for leaf in leaves) and _is_flat(spec):
+    is_flat = all(child.is_leaf() for child in spec.children())
+    if spec.type in (tuple, list) and all(leaf is None for leaf in leaves) and is_flat:
         kind: Any = spec.type
         return lambda outputs, symbols: kind(outputs)
 
@@ -44,10 +45,6 @@ def _assembler(program: Program) -> Assemble:
         return pytree.tree_unflatten([_value(leaf, tensors, symbols) for leaf in leaves], spec)
 
     return assemble
-
-
-def _is_flat(spec: Any) -> bool:
-    return all(child.is_leaf() for child in spec.children())
 
 
 def _value(leaf: Any, tensors: Any, symbols: Symbols) -> Any:

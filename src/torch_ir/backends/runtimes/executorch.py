@@ -66,7 +66,7 @@ class ExecuTorch(NativeBackend):
         dims = [node.attrs.get(name) for name in ("dim", "dims", "dimension")]
         if any(dim not in (None, ()) for dim in dims) and not all(m.shape for m in node.inputs):
             return Support.refused("executorch ends the process at dimensions of scalars")
-        if any(bounds.upper is None for bounds in _symbols_of(node, ir)):
+        if any(ir.symbols[name].upper is None for name in node.symbols & ir.symbols.keys()):
             return Support.refused("executorch plans memory, and a size has no upper bound")
         return super().supports(node, ir)
 
@@ -94,10 +94,6 @@ class ExecuTorch(NativeBackend):
     ) -> Delegated:
         """Load a program's file."""
         return _Method(blob)
-
-
-def _symbols_of(node: OpNode, ir: IR) -> list[Any]:
-    return [ir.symbols[symbol] for symbol in node.symbols if symbol in ir.symbols]
 
 
 class _Method(TupleCalled):

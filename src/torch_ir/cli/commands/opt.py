@@ -111,7 +111,8 @@ def command(
             told = f"# {step}\n{ir.diff(result.ir)}\n"
             (console.message if output is None else console.result)(told)
         ir = result.ir
-        console.note(f"{step}: {_change(result.modified, ir)}")
+        left = f"{counted(len(ir.nodes), 'node')} left"
+        console.note(f"{step}: {left if result.modified else 'nothing to do'}")
         for line in step.explain(ir) if explain else ():
             console.message(f"  {line}")
         if print_after_each:
@@ -122,10 +123,6 @@ def command(
     if has_weights(file):
         console.note(f"the weights in {file} are left out; they fit the result")
     write_ir(ir, output, kind)
-
-
-def _change(modified: bool, ir: IR) -> str:
-    return f"{counted(len(ir.nodes), 'node')} left" if modified else "nothing to do"
 
 
 def _findings(ir: IR, verify: str) -> frozenset[str]:

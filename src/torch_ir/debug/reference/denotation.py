@@ -113,7 +113,7 @@ class Meanings:
         for node in ir.nodes:
             kind = _nameless(node)
             if kind not in known:
-                known[kind] = _meaning(ir, kind)
+                known[kind] = meaning_of(alone(ir, _resized(ir, kind)))
             self._of[node.name] = known[kind]
 
     def of(self, node: OpNode) -> Meaning | str:
@@ -141,10 +141,6 @@ def _nameless(node: OpNode) -> OpNode:
 
 def _distinct(node: OpNode) -> list[TensorMeta]:
     return list({meta.name: meta for meta in node.inputs}.values())
-
-
-def _meaning(ir: IR, node: OpNode) -> Meaning | str:
-    return meaning_of(alone(ir, _resized(ir, node)))
 
 
 def _resized(ir: IR, node: OpNode) -> OpNode:

@@ -105,7 +105,7 @@ class Derivation:
             return found
         for meta in call.node.outputs:
             made = found.result(meta)
-            if made is not None and not self._depends_on_data(meta):
+            if made is not None and not any(map(self._is_unknown, meta.shape)):
                 self._types[meta.name] = made
         return found
 
@@ -193,9 +193,6 @@ class Derivation:
 
     def _is_unknown(self, dim: object) -> bool:
         return isinstance(dim, SymExpr) and not self._given.issuperset(dim.symbols)
-
-    def _depends_on_data(self, meta: TensorMeta) -> bool:
-        return any(self._is_unknown(dim) for dim in meta.shape)
 
     def _wrong_type(self, node: OpNode, meta: TensorMeta, made: TensorType) -> DiagnosticError:
         return DiagnosticError(

@@ -198,7 +198,7 @@ class Regions:
         member = self._model.get_submodule(path)
         alone = Alone(member, site, made)
         watch = Watch(alone.stand_ins)
-        inside = {p: self._model.get_submodule(p) for p in self._paths if _is_inside(p, path)}
+        inside = {p: self._model.get_submodule(p) for p in self._paths if p.startswith(f"{path}.")}
         with without_hooks(member), watch.over({"": alone, path: member, **inside}):
             exported = self._export(alone, alone.example_inputs, {})
         if watch.records[path][0].digest() != site.record.digest():
@@ -309,10 +309,6 @@ def _named(model: nn.Module, paths: Sequence[str]) -> list[str]:
                 f"the model has no module {path!r}", remedy=did_you_mean(path, known)
             )
     return [*dict.fromkeys(paths)]
-
-
-def _is_inside(path: str, other: str) -> bool:
-    return path != other and path.startswith(f"{other}.")
 
 
 def _is_in_any(path: str, others: Collection[str]) -> bool:

@@ -7,8 +7,6 @@ or divided by it) or round it to the half type, in which it may be infinite or 0
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from torch_ir.errors import TorchIRError
@@ -43,7 +41,8 @@ def _moved(other: Array, result: Array) -> Array:
 def _rounded(call: BoundedCall) -> dict[str, Array]:
     """The operands without dimensions, rounded to the half type, where that changes them."""
     tensors = {name: v for name, v in call.arguments.items() if isinstance(v, np.ndarray)}
-    halves = {v.dtype for v in tensors.values() if v.ndim and _is_half(v.dtype)}
+    wide = {v.dtype for v in tensors.values() if v.ndim and is_inexact(v.dtype)}
+    halves = {dtype for dtype in wide if dtype.itemsize == 2}
     if len(halves) != 1 or all(v.ndim for v in tensors.values()):
         return {}
     (half,) = halves
@@ -53,10 +52,6 @@ def _rounded(call: BoundedCall) -> dict[str, Array]:
         if not value.ndim and value.dtype != half and value.dtype.kind not in "bc"
     }
     return {name: value for name, value in found.items() if _differs(value, tensors[name])}
-
-
-def _is_half(dtype: np.dtype[Any]) -> bool:
-    return is_inexact(dtype) and dtype.itemsize == 2
 
 
 def _differs(one: Array, other: Array) -> bool:
