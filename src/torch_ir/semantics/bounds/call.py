@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, log2, prod, sqrt
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, is_integer, real_of
 from torch_ir.semantics.registry import denotation
 
+T = TypeVar("T")
 Errors: TypeAlias = Sequence[Any]
 """For each result an array (or number) of errors, which broadcasts to it; None where 0."""
 Rule: TypeAlias = "Callable[[BoundedCall], Errors]"
@@ -52,6 +53,15 @@ class BoundedCall:
     def __getitem__(self, name: str) -> Any:
         """Return an argument; None where it is absent."""
         return self.arguments.get(name)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """The arguments that are arrays, by name."""
+        return {n: value for n, value in self.arguments.items() if isinstance(value, np.ndarray)}
+
+    def asked(self, found: Sequence[T]) -> list[T]:
+        """Return what is found of each gradient, less those that ``output_mask`` leaves out."""
+        return [one for one, is_asked in zip(found, self["output_mask"], strict=True) if is_asked]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -258,7 +268,7 @@ LOOKED_AT = 64
 
 def length(call: BoundedCall) -> int:
     """Count the terms that a result of a reduction has: the elements of its operand to one."""
-    sizes = [value.size for value in call.arguments.values() if isinstance(value, np.ndarray)]
+    sizes = [value.size for value in call.arrays.values()]
     least = min((result.size for result in call.results if result.size), default=1)
     return max(max(sizes, default=1) // least, 1)
 

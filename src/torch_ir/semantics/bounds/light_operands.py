@@ -40,7 +40,7 @@ def _moved(other: Array, result: Array) -> Array:
 
 def _rounded(call: BoundedCall) -> dict[str, Array]:
     """The operands without dimensions, rounded to the half type, where that changes them."""
-    tensors = {name: v for name, v in call.arguments.items() if isinstance(v, np.ndarray)}
+    tensors = call.arrays
     wide = {v.dtype for v in tensors.values() if v.ndim and is_inexact(v.dtype)}
     halves = {dtype for dtype in wide if dtype.itemsize == 2}
     if len(halves) != 1 or all(v.ndim for v in tensors.values()):

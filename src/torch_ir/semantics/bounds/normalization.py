@@ -311,8 +311,8 @@ def group_norm_backward(call: BoundedCall) -> Errors:
     weight = _parameter(call, "weight", [1, groups, channels // groups, 1])
     values, gradient = call.wide("input").reshape(shape), call.size("grad_out").reshape(shape)
     errors = _gradients(call, values, gradient, weight, mean, rstd, (2, 3), (0, 3), call.unit)
-    kept = [error for error, asked in zip(errors, call["output_mask"], strict=True) if asked]
-    return [np.reshape(e, r.shape) for e, r in zip(kept, call.results, strict=True)]
+    pairs = zip(call.asked(errors), call.results, strict=True)
+    return [np.reshape(error, result.shape) for error, result in pairs]
 
 
 def batch_norm_backward(call: BoundedCall) -> Errors:
@@ -334,7 +334,7 @@ def batch_norm_backward(call: BoundedCall) -> Errors:
         own = float(ml_dtypes.finfo(call["input"].dtype).eps) / 2
         steps = _steps_of_channels(values - mean, gradient, weight, rstd, axes, trains=trains)
         errors = [e + own * FEW * terms for e, terms in zip(errors, steps, strict=True)]
-    return [error for error, asked in zip(errors, call["output_mask"], strict=True) if asked]
+    return call.asked(errors)
 
 
 def _lie_alike(first: Array, second: Array) -> bool:

@@ -224,8 +224,7 @@ def trilinear(call: BoundedCall) -> Errors:
 
 def not_finite(call: BoundedCall) -> list[Array] | None:
     """Mark what is not finite, where an operand is not: the order of sums decides what it is."""
-    given = (value for value in call.arguments.values() if isinstance(value, np.ndarray))
-    if all(np.isfinite(value).all() for value in given):
+    if all(np.isfinite(value).all() for value in call.arrays.values()):
         return None
     return [~np.isfinite(result) for result in call.results]
 
@@ -239,14 +238,13 @@ def convolution(call: BoundedCall) -> Errors:
     if "grad_output" in call.arguments:
         places = call["grad_output"].shape[0] * prod(call["grad_output"].shape[2:])
         wanted = [max(forward, back), max(places, 1), max(places, 1)]
-        kept = [n for n, asked in zip(wanted, call["output_mask"], strict=True) if asked]
         # columns of the operand's gradient; those of the weights add up over samples in the type
         steps = [taps, call["grad_output"].shape[0], call["grad_output"].shape[0]]
-        counts = [n for n, asked in zip(steps, call["output_mask"], strict=True) if asked]
         one_way = max(
             _repeated(call, [n, "grad_output"], slice(None)) for n in ("input", "weight")
         )
-        return _columns(call, _summed(call, kept, BLOCK, FEW, one_way), counts)
+        errors = _summed(call, call.asked(wanted), BLOCK, FEW, one_way)
+        return _columns(call, errors, call.asked(steps))
     count = max(back if _transposes(call) else forward, 1)
     one_way = _repeated(call, ["input", "weight"], slice(None))
     errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
@@ -266,9 +264,8 @@ def beside_zeros(call: BoundedCall) -> list[Array] | None:
     is_backward = "grad_output" in call.arguments
     transposes = _transposes(call)
     images = "grad_output" if is_backward and transposes else "input"
-    given = {name: v for name, v in call.arguments.items() if isinstance(v, np.ndarray)}
     marks = [np.zeros(result.shape, bool) for result in call.results]
-    lost = {name: ~np.isfinite(value) for name, value in given.items()}
+    lost = {name: ~np.isfinite(value) for name, value in call.arrays.items()}
     if not any(places.any() for places in lost.values()):
         return None
     if any(places.any() for name, places in lost.items() if name != images):
@@ -295,8 +292,7 @@ def _between_images(call: BoundedCall, lost: Array) -> list[Array]:
     marks = [np.zeros(result.shape, bool) for result in call.results]
     if call.arguments.get("output_mask", (True,))[0]:
         taken = lost.any(axis=tuple(range(2, lost.ndim)), keepdims=True)
-        given = {n: v for n, v in call.arguments.items() if isinstance(v, np.ndarray)}
-        ones = {n: np.full(v.shape, float(n != "bias")) for n, v in given.items()}
+        ones = {n: np.full(v.shape, float(n != "bias")) for n, v in call.arrays.items()}
         weight = np.broadcast_to(taken, lost.shape).astype("float64")
         found = call.meant(**ones | {"weight": weight})[0]
         marks[0] |= np.any(found > 0, axis=(0, *range(2, found.ndim)), keepdims=True)
@@ -309,8 +305,7 @@ def _in_pairs(call: BoundedCall, name: str, lost: Array) -> list[Array]:
     near = lost.astype("float64")
     near[..., :-step] += lost[..., step:]
     near[..., step:] += lost[..., :-step]
-    given = {n: v for n, v in call.arguments.items() if isinstance(v, np.ndarray)}
-    ones = {n: np.ones(v.shape) for n, v in given.items()}
+    ones = {n: np.ones(v.shape) for n, v in call.arrays.items()}
     without, beside = (call.meant(**ones | {name: values}) for values in (near * 0, near))
     return [made > none for none, made in zip(without, beside, strict=True)]
 
@@ -338,11 +333,11 @@ def pooling(call: BoundedCall) -> Errors:
     """Bound means of windows, whose elements are added one after the other; n is how many."""
     kernel = call.arguments.get("kernel_size")
     if kernel is None:  # adaptive: a window is what an element of the result has of the operand
-        sizes = [a.size for a in call.arguments.values() if isinstance(a, np.ndarray)]
+        sizes = [a.size for a in call.arrays.values()]
         count = 4 * max(sizes) // max(min(*sizes, call.results[0].size), 1)
     else:
         count = kernel**3 if isinstance(kernel, int) else prod(kernel)
-    (operand, *_) = (name for name, a in call.arguments.items() if isinstance(a, np.ndarray))
+    (operand, *_) = call.arrays
     one_way = np.max(call.repeats(operand, range(call[operand].ndim)[2:]), initial=0)
     divides = "backward" not in call.op_type
     counts = [max(count, 1)] * len(call.results)
@@ -416,9 +411,7 @@ def scattered(call: BoundedCall) -> Errors:
 def _repeated_sources(call: BoundedCall) -> float:
     """Which part of all values that are added is equal to others, of any place."""
     sources = [
-        value
-        for name, value in call.arguments.items()
-        if name != "self" and isinstance(value, np.ndarray) and is_inexact(value.dtype)
+        value for name, value in call.arrays.items() if name != "self" and is_inexact(value.dtype)
     ]
     return max((float(call.repeats(value, range(value.ndim))) for value in sources), default=1.0)
 
@@ -427,8 +420,8 @@ def _hits(call: BoundedCall) -> list[Array]:
     """How many values each element of the results is the sum of, without the one it was."""
     ones = {
         name: np.zeros(value.shape) if name == "self" else np.ones(value.shape)
-        for name, value in call.arguments.items()
-        if isinstance(value, np.ndarray) and is_inexact(value.dtype)
+        for name, value in call.arrays.items()
+        if is_inexact(value.dtype)
     }
     more = {name: 1.0 for name in ("alpha", "value") if name in call.arguments}
     return call.meant(**ones, **more)
