@@ -16,7 +16,7 @@ from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
-from torch_ir.ir.queries import external_keys, kept_values, last_uses, live_out
+from torch_ir.ir.queries import external_keys, kept_values, last_uses, live_out, written_values
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
 from torch_ir.torch_api import constant_tensors, storage_of
@@ -244,8 +244,7 @@ def _kept(
 def _written(ir: IR, keys: Mapping[str, object]) -> list[str]:
     """The weights that the program writes, which are its state."""
     external = external_keys(ir)
-    names = {mutation.target for mutation in ir.mutations} | ir.aliases.written
-    return sorted({external[name] for name in names if external.get(name) in keys})
+    return sorted({external[n] for n in written_values(ir) if external.get(n) in keys})
 
 
 def _values_bytes(ir: IR) -> int:

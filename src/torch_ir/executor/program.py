@@ -22,7 +22,7 @@ from torch_ir.executor.state import State
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
-from torch_ir.ir.queries import has_complex
+from torch_ir.ir.queries import has_complex, written_values
 from torch_ir.torch_api import (
     BelowAutograd,
     BelowViewTracking,
@@ -143,7 +143,7 @@ class CompiledProgram:
         """
         ir, places = self.plan.ir, self.plan.input_devices
         if places and len(inputs) == len(ir.graph_inputs):
-            written = {mutation.target for mutation in ir.mutations} | ir.aliases.written
+            written = written_values(ir)
             named = zip(ir.input_names, inputs, strict=True)
             inputs = [t if n in written else _moved(t, places[n]) for n, t in named]
         return inputs, check_inputs(ir, inputs, self.device, given, places)

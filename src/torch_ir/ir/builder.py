@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.queries import external_keys, given_values, live_out, tables_for
+from torch_ir.ir.queries import external_keys, given_values, kept_values, live_out, tables_for
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Container, Signature, TensorLeaf, Tree, map_names, tensor_names
@@ -383,8 +383,7 @@ def _unused_constants(before: IR, after: IR) -> set[str]:
 
 
 def _used_keys(ir: IR) -> set[str]:
-    names = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
-    names |= {name for m in ir.mutations for name in (m.target, m.value.name)}
+    names = {*kept_values(ir), *ir.users, *(mutation.target for mutation in ir.mutations)}
     if ir.signature is not None:
         names.update(tensor_names(ir.signature.outputs), tensor_names(ir.signature.inputs))
     return {ir.weight_name_mapping.get(name, name) for name in names}

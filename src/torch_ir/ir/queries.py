@@ -246,6 +246,11 @@ def kept_values(ir: IR) -> frozenset[str]:
     )
 
 
+def written_values(ir: IR) -> frozenset[str]:
+    """Return the names of what is given and written: in place, or when the program ends."""
+    return ir.aliases.written.union(mutation.target for mutation in ir.mutations)
+
+
 def shown_writes(ir: IR) -> tuple[Mutation, ...]:
     """Return what the program writes as it ends, if its results show any of that.
 

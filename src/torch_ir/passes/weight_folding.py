@@ -11,6 +11,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder
+from torch_ir.ir.queries import kept_values
 from torch_ir.ir.values import dtype_name
 from torch_ir.passes.constant_folding import computed_ahead
 
@@ -152,11 +153,9 @@ class WeightEditor:
     def finished(self, folded: tuple[str, ...]) -> FoldedProgram:
         """Return the changed program without the weights that only removed nodes used."""
         ir = self.builder.finish()
-        before = {meta.name for node in self.ir.nodes for meta in node.inputs}
-        kept = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
-        kept |= {name for m in ir.mutations for name in (m.target, m.value.name)}
+        kept = kept_values(ir).union(ir.users, [mutation.target for mutation in ir.mutations])
         keys = {self._mapping.get(name, name) for name in kept}
-        gone = {self._mapping.get(name, name) for name in before - kept} - keys
+        gone = {self._mapping.get(name, name) for name in self.ir.users.keys() - kept} - keys
         gone |= {alias for alias, key in self.ir.weight_aliases.items() if key in gone}
         weights = {key: value for key, value in self.weights.items() if key not in gone}
         ir = ir.replace(

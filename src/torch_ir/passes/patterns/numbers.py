@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from torch_ir.ir import IR, Attribute, Constant, DType, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder, without_unused
-from torch_ir.ir.queries import constant_of
+from torch_ir.ir.queries import constant_of, kept_values
 from torch_ir.passes.edge.promotion import cast_number
 
 _NUMBER = "aten.full.default"
@@ -86,7 +86,7 @@ def numbers_together(ir: IR, origins: Origins, changed: IR, *, is_body: bool) ->
         else:
             builder.replace(node.outputs[0], old)
     made = builder.finish()
-    used = {meta.name for node in made.nodes for meta in node.inputs}.union(made.output_names)
+    used = kept_values(made).union(made.users)
     gone = {meta.producer_node for meta in origins.values()} - {None}
     nodes = [n for n in made.nodes if n.name not in gone or n.outputs[0].name in used]
     return without_unused(ir, made if len(nodes) == len(made.nodes) else made.replace(nodes=nodes))

@@ -14,6 +14,7 @@ from torch_ir.errors import PassError, TorchIRError
 from torch_ir.frontend import extract_ir
 from torch_ir.frozen import identical
 from torch_ir.ir import IR, Attribute, OpNode
+from torch_ir.ir.queries import kept_values
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
 from torch_ir.passes.functionalization import without_writes
@@ -236,7 +237,7 @@ def traced(
             picture=str(ir),
             remedy="Give it tensors as arguments, and let it only compute.",
         )
-    used = {meta.name for node in ir.nodes for meta in node.inputs}.union(ir.output_names)
+    used = kept_values(ir).union(ir.users)
     return ir.replace(
         nodes=[
             n for n in ir.nodes if n.outputs and (n.outputs[0].name in used or not is_number(n))
