@@ -19,6 +19,7 @@ from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.node import module_of, source_place
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.steps import steps
@@ -206,12 +207,11 @@ def _size(tensor: torch.Tensor) -> int:
 
 
 def _node_profile(node: OpNode, found: _NodeTensors, seconds: float) -> NodeProfile:
-    location = node.location
     return NodeProfile(
         node=node.name,
         operator=node.op_type,
-        module=location.module if location else "",
-        location=f"{location.file}:{location.line}" if location and location.file else "",
+        module=module_of(node),
+        location=source_place(node),
         inputs=found.inputs,
         outputs=found.outputs,
         seconds=seconds,

@@ -13,6 +13,7 @@ from torch_ir.ir import IR, Attribute, Constant, Device, FunctionRef, OpNode, Te
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import Builder, with_attributes
 from torch_ir.ir.diagnostics import Diagnostic, compile_error
+from torch_ir.ir.node import module_of
 from torch_ir.ir.values import RUN_DEVICE, map_attribute
 from torch_ir.passes.inline import inline_functions
 
@@ -292,7 +293,7 @@ class _Placer:
         for name in node.functions:
             if name in self._devices:
                 return self._devices[name]
-        path = node.location.module if node.location is not None else ""
+        path = module_of(node)
         weights = [m.name for m in node.inputs if m.name in self._external]
         said = self._said([path, *[key for name in weights for key in self._paths(name)[:1]]])
         if said is not None or "" in self._devices:

@@ -287,6 +287,17 @@ def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str
     return FrozenDict(frozen)
 
 
+def module_of(node: OpNode) -> str:
+    """Return the path of the module that made a call; empty for the root, and if unknown."""
+    return node.location.module if node.location else ""
+
+
+def source_place(node: OpNode) -> str:
+    """Return where a call was written, as ``file:line``; empty if unknown."""
+    place = node.location
+    return f"{place.file}:{place.line}" if place and place.file else ""
+
+
 def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[str, Slots]:
     frozen: dict[str, Slots] = {}
     for name, slots in frozen_mapping(operands).items():

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch_ir.errors import printable
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.node import module_of, source_place
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.text.value_text import spell_value
@@ -62,7 +63,7 @@ def _explorer_nodes(path: str, ir: IR) -> Iterator[dict[str, Any]]:
                 edges.append(_edge(made[meta.name], slot))
             elif meta.name in external:
                 attributes[f"weight {slot}"] = f"{external[meta.name][0]} {type_text(meta)}"
-        module = node.location.module.replace(".", "/") if node.location else ""
+        module = module_of(node).replace(".", "/")
         label = short_operator(node.op_type)
         entry = _explorer_node(f"n{at}", label, module, attributes, edges, node.outputs)
         called = [_graph_id(path + name) for name in node.functions if name in ir.functions]
@@ -109,12 +110,10 @@ def _explorer_node(
 
 
 def _facts(node: OpNode) -> dict[str, str]:
-    place = node.location
     facts = {"node": node.name, "operator": node.op_type}
     facts |= {name: spell_value(node.attrs[name])[:LONGEST_TEXT] for name in node.attrs}
-    if place is not None and place.file:
-        facts["source"] = f"{place.file}:{place.line}"
-        facts["code"] = place.code[:LONGEST_TEXT]
+    if node.location is not None and (place := source_place(node)):
+        facts |= {"source": place, "code": node.location.code[:LONGEST_TEXT]}
     return facts
 
 

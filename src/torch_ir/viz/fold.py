@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from torch_ir.ir import OpNode
+from torch_ir.ir.node import module_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ def count_operators(nodes: Sequence[OpNode]) -> list[tuple[str, int]]:
 
 def module_path(node: OpNode) -> tuple[str, ...]:
     """Return the module path of a node, as parts; empty where it is the root or unknown."""
-    module = node.location.module if node.location else ""
+    module = module_of(node)
     return tuple(module.split(".")) if module else ()
 
 

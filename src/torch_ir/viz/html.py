@@ -9,6 +9,7 @@ from itertools import groupby
 from torch_ir.arguments import public
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.node import source_place
 from torch_ir.tables import text_html
 from torch_ir.viz.fold import module_path
 from torch_ir.viz.outline_text import outline_text
@@ -86,7 +87,7 @@ def _table(nodes: Sequence[OpNode]) -> Iterator[str]:
 
 def _cells(node: OpNode) -> tuple[str, ...]:
     location = node.location
-    place = f"{location.file}:{location.line}" if location and location.file else ""
+    place = source_place(node)
     return (
         "<br>".join(escape(str(output)) for output in node.outputs) or escape(node.name),
         escape(node.op_type),

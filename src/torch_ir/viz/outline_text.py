@@ -9,6 +9,7 @@ from itertools import groupby
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.node import module_of
 from torch_ir.ir.queries import graphs
 from torch_ir.tables import bytes_text, number_text, shortened, table
 from torch_ir.viz.fold import count_operators, short_operator
@@ -134,6 +135,6 @@ def _loose(nodes: list[OpNode], group: ModuleGroup) -> str:
     names = [short_operator(name) for name, _ in count_operators(nodes)]
     more = ", …" if len(names) > NAMED_OPERATORS else ""
     listed = ", ".join(names[:NAMED_OPERATORS]) + more
-    module = nodes[0].location.module if len(nodes) == 1 and nodes[0].location else ""
+    module = module_of(nodes[0]) if len(nodes) == 1 else ""
     own = module[len(group.path) :].lstrip(".") if module.startswith(group.path) else ""
     return f"{own} {listed}" if own else listed

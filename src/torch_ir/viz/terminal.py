@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR
+from torch_ir.ir.node import module_of
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.text.printer import NameScope, located_node_text, scope_of
 from torch_ir.lazy import optional_module
@@ -136,8 +137,7 @@ class ProgramTree:
         return [
             (
                 Branch(path, at),
-                f"{path}{node.name} {node.op_type} "
-                f"{node.location.module if node.location else ''}".lower(),
+                f"{path}{node.name} {node.op_type} {module_of(node)}".lower(),
             )
             for path, body in self.bodies.items()
             for at, node in enumerate(body.nodes)

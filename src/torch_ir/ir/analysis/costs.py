@@ -28,7 +28,7 @@ from torch_ir.ir.analysis.workloads import Workload, workload
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import OpNode
+from torch_ir.ir.node import OpNode, module_of, source_place
 from torch_ir.ir.queries import require_symbols
 from torch_ir.ir.symbols import SymExpr, shape_at
 from torch_ir.ir.tensor import Constant, TensorMeta
@@ -322,11 +322,9 @@ class _Sizes:
         count = None if node.operands is None else flops(node.op_type, arguments, made)
         known = {} if node.operands is None else arguments
         self.work.append(workload(node.op_type, known, made, count, read + written))
-        place = node.location
         seconds, bound = _roofline(count, read + written, peak, bandwidth)
         return NodeCost(
-            *(node.name, node.op_type, "" if place is None else place.module),
-            f"{place.file}:{place.line}" if place is not None and place.file else "",
+            *(node.name, node.op_type, module_of(node), source_place(node)),
             *(count, read, written),
             None if count is None or not read + written else count / (read + written),
             *(seconds, bound),

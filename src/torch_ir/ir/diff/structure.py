@@ -12,7 +12,7 @@ from torch_ir.frozen import identical
 from torch_ir.ir.diff.alignment import Keys, align
 from torch_ir.ir.diff.stat import KINDS, DiffStat, stat_of
 from torch_ir.ir.graph import IR, SymbolRange
-from torch_ir.ir.node import OpNode
+from torch_ir.ir.node import OpNode, module_of
 from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.text.constants import spell_constant
@@ -296,7 +296,7 @@ def _levels(a: Sequence[OpNode], b: Sequence[OpNode]) -> list[tuple[Keys, Keys]]
         return tuple([(meta.dtype, meta.shape) for meta in node.outputs])
 
     def module(node: OpNode) -> str:
-        return node.location.module if node.location is not None else ""
+        return module_of(node)
 
     def call(node: OpNode) -> tuple[Any, ...]:
         attrs = ",".join(f"{name}={spell_value(node.attrs[name])}" for name in sorted(node.attrs))

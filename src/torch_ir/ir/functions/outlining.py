@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch_ir.ir.builder import Builder, split_arguments, subgraph, with_attributes
 from torch_ir.ir.functions.inlining import CALLS, MODULE, inline_scopes, rerooted
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.node import Location, OpNode, module_of
 from torch_ir.ir.queries import live_out, symbol_binders
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
@@ -301,7 +301,7 @@ def merged_functions(ir: IR) -> IR:
     kept: dict[str, str] = {}
     places: dict[str, dict[str, str]] = {}
     for node in ir.nodes:
-        place = node.location.module if node.location else ""
+        place = module_of(node)
         for name in dict.fromkeys(node.functions):
             if name in builder.functions:
                 root = _root(builder.functions[name], place)

@@ -9,7 +9,7 @@ from itertools import chain, groupby
 
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import OpNode
+from torch_ir.ir.node import OpNode, module_of
 from torch_ir.ir.queries import kept_values, names_by_key
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.calls import spell_call
@@ -250,7 +250,7 @@ def runs(ir: IR, depth: int) -> Iterator[Run | OpNode]:
 
 
 def _module(node: OpNode, depth: int) -> str:
-    path = node.location.module if node.location is not None else ""
+    path = module_of(node)
     return ".".join(path.split(".")[:depth])
 
 

@@ -13,6 +13,7 @@ from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.node import module_of
 from torch_ir.ir.queries import every_value, externals_of, kept_values, tables_for
 from torch_ir.ir.values import attribute_leaves
 
@@ -88,7 +89,7 @@ def module_fingerprints(ir: IR, **options: bool) -> dict[str, str]:
     found = {f"&{name}": made for name, made in function_fingerprints(ir, **options).items()}
     members: dict[str, list[str]] = {}
     for node in ir.nodes:
-        path = node.location.module if node.location is not None else ""
+        path = module_of(node)
         while path:
             members.setdefault(path, []).append(node.name)
             path = path.rpartition(".")[0]

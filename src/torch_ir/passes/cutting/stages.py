@@ -10,6 +10,7 @@ from torch_ir.errors import PassError, counted
 from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import layer_path
+from torch_ir.ir.node import module_of
 from torch_ir.ir.queries import every_value
 from torch_ir.passes.cutting.parts import CutPart, program_of
 
@@ -117,7 +118,7 @@ def _balanced(
 def is_border(ir: IR, start: int) -> bool:
     """Return whether a layer ends or a function is called between a node and the one before."""
     nodes = ir.nodes[start - 1], ir.nodes[start]
-    paths = [node.location.module if node.location else "" for node in nodes]
+    paths = [*map(module_of, nodes)]
     is_call = any(node.functions for node in nodes)
     return is_call or layer_path(paths[0]) != layer_path(paths[1])
 
