@@ -9,7 +9,7 @@ from torch_ir.arguments import public
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.ir import IR, FunctionRef, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.builder import Builder, Names, subgraph
-from torch_ir.ir.queries import live_out
+from torch_ir.ir.queries import live_out, shown_symbols
 
 CALL = "higher_order.invoke_subgraph"
 """The operator of a node that calls a delegate."""
@@ -149,7 +149,5 @@ class _Delegator:
 
 def _sizes(nodes: Sequence[OpNode], taken: Iterable[TensorMeta]) -> tuple[SymExpr, ...]:
     """The symbols that the nodes need and that no tensor which they take has as its size."""
-    dims = [dim for meta in taken for dim in meta.shape]
-    shown = {dim.text for dim in dims if isinstance(dim, SymExpr) and dim.is_symbol}
     used = {symbol for node in nodes for symbol in node.symbols}
-    return tuple([SymExpr(symbol) for symbol in sorted(used - shown)])
+    return tuple([SymExpr(symbol) for symbol in sorted(used - shown_symbols(taken))])

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta, ValueLeaf
+from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import ASSERTION, SIZE
 from torch_ir.ir.expressions import Number, renamed, solve_linear
-from torch_ir.ir.tree import leaves
 from torch_ir.ops.aliases import KEEP_ORDER
 
 Symbols = dict[str, Number]
@@ -85,17 +84,7 @@ class Bindings:
     """Finds, node by node in program order, the symbols that get their value from results."""
 
     def __init__(self, ir: IR):
-        self._known = {
-            symbol
-            for meta in ir.graph_inputs
-            for dim in meta.shape
-            if isinstance(dim, SymExpr)
-            for symbol in dim.symbols
-        }
-        if ir.signature is not None:
-            for leaf in leaves(ir.signature.inputs):
-                if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-                    self._known.update(leaf.value.symbols)
+        self._known = set(ir.given_symbols)
 
     def of(self, node: OpNode) -> tuple[Binding, ...]:
         """Return the symbols that this node gives a value."""

@@ -88,8 +88,7 @@ def tables_for(ir: IR, nodes: Sequence[OpNode], metas: Iterable[TensorMeta]) -> 
 
     That is symbols with guards on them, functions, and schemas.
     """
-    symbols = _symbols([dim for meta in metas for dim in meta.shape])
-    symbols = symbols.union(*[node.symbols for node in nodes])
+    symbols = symbols_in(metas).union(*[node.symbols for node in nodes])
     called = {name for node in nodes for name in node.functions}
     operators = {node.op_type for node in nodes}
     return {
@@ -125,10 +124,20 @@ def value_names(ir: IR) -> frozenset[str]:
     return frozenset((*ir.input_names, *ir.external_values(), *made))
 
 
+def symbols_in(metas: Iterable[TensorMeta]) -> frozenset[str]:
+    """Return the symbols in the shapes of some values."""
+    return _symbols([dim for meta in metas for dim in meta.shape])
+
+
+def shown_symbols(metas: Iterable[TensorMeta]) -> frozenset[str]:
+    """Return the symbols that are, alone, a dimension of some values."""
+    dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
+    return frozenset([dim.text for dim in dims if dim.is_symbol])
+
+
 def given_symbols(ir: IR) -> frozenset[str]:
     """Return the symbols to which the arguments of a call give their values."""
-    dims = [dim for meta in ir.graph_inputs for dim in meta.shape]
-    return _symbols(dims) | _tree_symbols(signature_of(ir).inputs)
+    return symbols_in(ir.graph_inputs) | _tree_symbols(signature_of(ir).inputs)
 
 
 def told_symbols(ir: IR) -> frozenset[str]:
@@ -143,8 +152,8 @@ def require_symbols(ir: IR, names: Iterable[str]) -> None:
     Raises:
         InputError: It lacks one of them.
     """
-    dims = [dim for node in ir.nodes for meta in node.outputs for dim in meta.shape]
-    known = [*dict.fromkeys([*ir.symbols, *sorted(given_symbols(ir) | _symbols(dims))])]
+    made = symbols_in(meta for node in ir.nodes for meta in node.outputs)
+    known = [*dict.fromkeys([*ir.symbols, *sorted(given_symbols(ir) | made)])]
     for name in names:
         if name not in known:
             listed = f"The symbols are {', '.join(known)}." if known else "The program has none."

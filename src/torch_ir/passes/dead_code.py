@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from torch_ir.arguments import public
-from torch_ir.ir import IR, OpNode, SymExpr
+from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import Builder
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import kept_values, shown_symbols
 from torch_ir.passes.base import Pass, PassResult
 
 
@@ -60,5 +60,4 @@ def eliminate_dead_code(ir: IR) -> IR:
 
 def _made_symbols(node: OpNode) -> set[str]:
     """The symbols that may take their value from a node's results."""
-    dims = [dim for meta in node.outputs if not meta.is_static for dim in meta.shape]
-    return {*node.binds, *(d.text for d in dims if isinstance(d, SymExpr) and d.is_symbol)}
+    return {*node.binds, *shown_symbols(node.outputs)}

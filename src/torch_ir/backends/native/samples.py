@@ -18,6 +18,7 @@ from torch_ir.executor.samples import sample_tensors
 from torch_ir.infer.bindings import Bindings, Symbols
 from torch_ir.infer.hints import samplings
 from torch_ir.ir import IR, OpNode, SymExpr
+from torch_ir.ir.queries import symbols_in
 from torch_ir.torch_api import is_inexact
 
 SETS = 2
@@ -323,8 +324,7 @@ def special_calls(ir: IR) -> Iterable[Call]:
 def _elements(ir: IR, symbols: Symbols) -> int:
     """How many elements the values of a program have; none where a size is not known before."""
     metas = [*ir.graph_inputs, *ir.weights, *[m for node in ir.nodes for m in node.outputs]]
-    known = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
-    if not all(symbol in symbols for dim in known for symbol in dim.symbols):
+    if not symbols_in(metas) <= symbols.keys():
         return _SMALL + 1
     return sum(
         math.prod(int(d.evaluate(symbols)) if isinstance(d, SymExpr) else d for d in meta.shape)

@@ -13,6 +13,7 @@ from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
 from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import DiagnosticError
+from torch_ir.ir.queries import symbols_in
 from torch_ir.ir.symbols import value_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import attribute_symbols, row_major
@@ -76,10 +77,9 @@ class Derivation:
 
     def at(self, metas: Sequence[TensorMeta]) -> str:
         """With which values of their symbols shapes were tried."""
-        dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
-        names = {name for dim in dims for name in dim.symbols}
         values = self._symbols
-        tried = ", ".join(f"{name} = {values[name]}" for name in sorted(names) if name in values)
+        names = sorted(symbols_in(metas) & values.keys())
+        tried = ", ".join(f"{name} = {values[name]}" for name in names)
         return f" (with {tried})" if tried else ""
 
     def step(self, call: BoundCall) -> MetaResult | None:

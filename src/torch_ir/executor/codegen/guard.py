@@ -8,6 +8,7 @@ import torch
 
 from torch_ir.executor.codegen.lines import GeneratedModule, spelled
 from torch_ir.ir import IR, SymExpr, TensorMeta
+from torch_ir.ir.queries import shown_symbols
 
 
 def guard_lines(
@@ -59,12 +60,7 @@ def guard_lines(
 
 def _is_simple(ir: IR) -> bool:
     """Whether each symbol is a whole dimension of an input, at its first place."""
-    alone = {
-        dim.text
-        for meta in ir.graph_inputs
-        for dim in meta.shape
-        if isinstance(dim, SymExpr) and dim.is_symbol
-    }
+    alone = shown_symbols(ir.graph_inputs)
     if ir.signature is not None and ir.signature.sizes:
         return False  # a number among the arguments
     if any("**" in guard.text for guard in ir.guards):

@@ -14,7 +14,14 @@ from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.node import module_of
-from torch_ir.ir.queries import every_value, externals_of, kept_values, tables_for
+from torch_ir.ir.queries import (
+    every_value,
+    externals_of,
+    kept_values,
+    shown_symbols,
+    symbols_in,
+    tables_for,
+)
 from torch_ir.ir.values import attribute_leaves
 
 
@@ -119,7 +126,7 @@ def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> CutPart
     returned = [metas[name] for name in outputs] if outputs else list(ir.graph_outputs)
     cut_off = set(inputs)
     binders = {symbol: node for node in ir.nodes for symbol in _bound(node)}
-    shown = {s for name in inputs for s in _plain_symbols([metas[name]])} | ir.given_symbols
+    shown = shown_symbols(metas[name] for name in inputs) | ir.given_symbols
     needed: dict[str, OpNode] = {}
     wanted = [meta.name for meta in returned]
     while wanted:
@@ -162,13 +169,7 @@ def _bound(node: OpNode) -> set[str]:
     """The symbols that a node gives their values."""
     leaves = [leaf for value in node.attrs.values() for leaf in attribute_leaves(value)]
     asked = {s for leaf in leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
-    shown = {symbol for meta in node.inputs for symbol in _every(meta)}
-    return {*node.binds, *(_plain_symbols(node.outputs) - shown - asked)}
-
-
-def _plain_symbols(metas: Iterable[TensorMeta]) -> set[str]:
-    dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]
-    return {dim.text for dim in dims if dim.is_symbol}
+    return {*node.binds, *(shown_symbols(node.outputs) - symbols_in(node.inputs) - asked)}
 
 
 def _require_no_write_across(ir: IR, part: CutPart) -> None:
@@ -214,17 +215,12 @@ def program_of(ir: IR, part: CutPart) -> IR:
     return ir.replace(**changes)
 
 
-def _every(meta: TensorMeta) -> list[str]:
-    return [symbol for dim in meta.shape if isinstance(dim, SymExpr) for symbol in dim.symbols]
-
-
 def _signature(
     nodes: Sequence[OpNode], taken: Sequence[TensorMeta], returned: Sequence[TensorMeta]
 ) -> Signature | None:
     """The signature of a part that takes sizes which none of its inputs shows."""
-    shown = _plain_symbols(taken).union(*[_bound(node) for node in nodes])
-    used = {symbol for node in nodes for symbol in node.symbols}
-    used |= {symbol for meta in (*taken, *returned) for symbol in _every(meta)}
+    shown = shown_symbols(taken).union(*[_bound(node) for node in nodes])
+    used = symbols_in((*taken, *returned)).union(*[node.symbols for node in nodes])
     missing = [SymExpr(symbol) for symbol in sorted(used - shown)]
     if not missing:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias, cast
@@ -17,8 +17,9 @@ from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, PassError, TorchIRError, TraceError
 from torch_ir.executor import IRExecutor, compile_graph
 from torch_ir.infer.generators import register_generator
-from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta
+from torch_ir.ir import IR, OpNode, Signature, SymExpr
 from torch_ir.ir.builder import Names
+from torch_ir.ir.queries import symbols_in
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.traced.functional import (
     Functional,
@@ -298,8 +299,7 @@ def _require_numbers(program: Program) -> None:
     if not ir.symbols or not ir.functions:
         return
     made = {symbol for node in ir.nodes for symbol in node.binds}
-    made |= {symbol for node in ir.nodes for meta in node.outputs for symbol in _in_shape(meta)}
-    made |= ir.given_symbols
+    made |= symbols_in(meta for node in ir.nodes for meta in node.outputs) | ir.given_symbols
     used = {symbol for node in ir.nodes for symbol in node.symbols}
     used |= {s for leaf in program.leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
     if used - made:
@@ -308,12 +308,6 @@ def _require_numbers(program: Program) -> None:
             "gradients, and uses it outside of the region",
             remedy="Read it outside of the region, or keep it in a tensor.",
         )
-
-
-def _in_shape(meta: TensorMeta) -> Iterator[str]:
-    for dim in meta.shape:
-        if isinstance(dim, SymExpr):
-            yield from dim.symbols
 
 
 def _numbers(program: Program, ir: IR) -> Signature | None:
@@ -336,10 +330,10 @@ def with_settled_sizes(ir: IR) -> IR:
         nodes.append(node)
         if "dynamic-shape" in tagged_traits(node.op_type):
             for meta in node.outputs:
-                if known.issuperset(_in_shape(meta)):
+                if known.issuperset(symbols_in([meta])):
                     attrs = {"size": meta.shape, "stride": None, "dtype": None}
                     name = names.beside(node.name, "settled")
                     op_type = "aten._assert_tensor_metadata.default"
                     nodes.append(OpNode(name, op_type, (meta,), (), attrs, {"a": 0}))
-        known.update(node.binds, *map(_in_shape, node.outputs))
+        known.update(node.binds, symbols_in(node.outputs))
     return ir if len(nodes) == len(ir.nodes) else ir.replace(nodes=nodes)
