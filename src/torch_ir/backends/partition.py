@@ -194,7 +194,7 @@ def _move_to_use(
 
     Otherwise the first subgraph would prepare the weights of all others.
     """
-    given = {meta.name for meta in ir.graph_inputs}
+    given = set(ir.input_names)
     is_free: list[bool] = []
     for node, after in zip(ir.nodes, before, strict=True):
         takes_input = any(meta.name in given for meta in node.inputs)

@@ -80,7 +80,7 @@ class ReferenceExecutor(Uncopied):
     def _write(self, program: Evaluation, inputs: tuple[torch.Tensor, ...]) -> None:
         """Keep what the program leaves in buffers and inputs."""
         external = self.ir.external_values()
-        given = dict(zip([meta.name for meta in self.ir.graph_inputs], inputs, strict=True))
+        given = dict(zip(self.ir.input_names, inputs, strict=True))
         for mutation in self.ir.mutations:
             value = _tensor(program.tensor(mutation.value.name))
             if mutation.target in external:
@@ -119,7 +119,7 @@ class ReferenceParts(DelegateBackend):
 
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
         """Return a function that evaluates the subgraph on each call."""
-        given = [meta.name for meta in ir.graph_inputs if meta.name not in payload]
+        given = [name for name in ir.input_names if name not in payload]
         sizes = [str(size) for size in sizes_of(ir)]
 
         def run(*values: Any) -> list[torch.Tensor]:

@@ -76,7 +76,7 @@ def inputs_by_name(ir: IR, tensors: Mapping[str, T], path: str) -> list[T]:
     Raises:
         InputError: The file does not have exactly the inputs of the IR.
     """
-    names = [meta.name for meta in ir.graph_inputs]
+    names = ir.input_names
     if set(tensors) == {f"arr_{index}" for index in range(len(names))}:
         return [tensors[f"arr_{index}"] for index in range(len(names))]
     missing = [meta for meta in ir.graph_inputs if meta.name not in tensors]

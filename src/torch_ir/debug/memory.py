@@ -34,6 +34,7 @@ from torch_ir.debug.judging.storages import (
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import Aliases, written_tensors
+from torch_ir.ir.queries import positions
 from torch_ir.torch_api import have_equal_bytes
 
 
@@ -63,7 +64,7 @@ class Memory:
     def __init__(self, ir: IR, given: Mapping[str, torch.Tensor], aliases: Aliases):
         self._ir = ir
         self._aliases = aliases
-        self._positions = {node.name: i for i, node in enumerate(ir.nodes)}
+        self._positions = positions(ir)
         self.last_reader = {meta.name: node for node in ir.nodes for meta in node.inputs}
         last = {n: float(self._positions[r.name]) for n, r in self.last_reader.items()}
         self._moved = {m.target: m.value.name for m in ir.mutations if m.target != m.value.name}

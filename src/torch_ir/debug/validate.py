@@ -295,7 +295,7 @@ class _Rereading:
         self._state: _RandomState | None = None
         self._expected: Expected | None = None
         self._inputs: list[torch.Tensor] = []
-        named = dict(zip([meta.name for meta in graph.ir.graph_inputs], inputs, strict=True))
+        named = dict(zip(graph.ir.input_names, inputs, strict=True))
         aliases = (judge and judge.aliases) or graph.ir.aliases
         self._memory = Memory(graph.ir, {**graph.payload, **named}, aliases)
         self._writing = graph.writing()

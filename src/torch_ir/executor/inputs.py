@@ -146,7 +146,7 @@ def takes_tensors_alone(ir: IR) -> bool:
     positional, named = ir.signature.arguments
     names = [leaf.name for leaf in positional.children if isinstance(leaf, TensorLeaf)]
     is_alone = len(names) == len(positional.children) and not named.children
-    return is_alone and names == [meta.name for meta in ir.graph_inputs]
+    return is_alone and tuple(names) == ir.input_names
 
 
 Results: TypeAlias = Callable[[tuple[torch.Tensor, ...], Symbols], Any]
@@ -156,7 +156,7 @@ Results: TypeAlias = Callable[[tuple[torch.Tensor, ...], Symbols], Any]
 def results_reader(ir: IR) -> Results:
     """Return what gives results the model's own structure; a tuple where it has none."""
     tree = None if ir.signature is None else ir.signature.outputs
-    names = [meta.name for meta in ir.graph_outputs]
+    names = ir.output_names
     if tree is None or _is_tuple_of(tree, names):
         return lambda outputs, symbols: outputs
     if isinstance(tree, TensorLeaf) and len(names) == 1:
@@ -176,7 +176,7 @@ def _is_tuple_of(tree: Tree, names: Sequence[str]) -> bool:
     if not isinstance(tree, Container) or tree.type != "tuple":
         return False
     found = [leaf.name for leaf in tree.children if isinstance(leaf, TensorLeaf)]
-    return len(found) == len(tree.children) and found == names
+    return len(found) == len(tree.children) and found == [*names]
 
 
 def results_of(ir: IR, outputs: tuple[torch.Tensor, ...], symbols: Symbols) -> Any:

@@ -133,7 +133,7 @@ def make_plan(
             dead[position].append(name)
     groups = {**_last_use_of_storage(roots, last), **dict.fromkeys(pinned)}
     external = ir.external_values()
-    given = {meta.name for meta in ir.graph_inputs} | external.keys()
+    given = {*ir.input_names, *external}
     steps: list[Step] = []
     for position, (call, found, bound) in enumerate(zip(calls, outcomes, symbols, strict=True)):
         binding = None if found is None else found.binding
@@ -182,7 +182,7 @@ def _roots(
     program writes; the second answer is the storage that they may have, which is taken to be in
     use until the end. (To follow it would take the square of the nodes where types are believed.)
     """
-    names = [*(meta.name for meta in ir.graph_inputs), *ir.external_values()]
+    names = (*ir.input_names, *ir.external_values())
     roots: dict[str, Roots] = {name: frozenset({name}) for name in names}
     targets = {mutation.target for mutation in ir.mutations}
     pinned: set[str] = set()

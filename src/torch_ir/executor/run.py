@@ -258,8 +258,8 @@ def _registry(ir: IR, payload: Mapping[str, torch.Tensor], last: LastCall) -> Te
     if last.values is None:
         return registry
     inputs, outputs = last.values
-    named = dict(zip([meta.name for meta in ir.graph_inputs], inputs, strict=True))
-    made = zip([meta.name for meta in ir.graph_outputs], outputs, strict=True)
+    named = dict(zip(ir.input_names, inputs, strict=True))
+    made = zip(ir.output_names, outputs, strict=True)
     for name, tensor in {**payload, **named, **dict(made)}.items():
         registry.register(name, tensor)
     return registry

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import kept_values, positions
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import FunctionRef, attribute_leaves
 from torch_ir.ops.aliases import BY_ITEM, Sharing, sharing
@@ -163,15 +163,11 @@ class Aliases:
 
     def is_written_after(self, value: str, node: OpNode) -> bool:
         """Return whether a later node may write the value's storage."""
-        return self._is_written_after(self.roots(value), self._positions[node.name])
+        return self._is_written_after(self.roots(value), positions(self._ir)[node.name])
 
     def _is_written_after(self, own: Roots, place: int) -> bool:
         later = (*self._writes, *self._unknown)
         return any(position > place and not own.isdisjoint(roots) for position, roots in later)
-
-    @cached_property
-    def _positions(self) -> Mapping[str, int]:
-        return {node.name: position for position, node in enumerate(self._ir.nodes)}
 
     @cached_property
     def undecided(self) -> frozenset[str]:

@@ -125,7 +125,7 @@ def with_producers(ir: IR) -> dict[str, tuple[Any, ...]]:
     """
     if not ir.nodes:
         return {}
-    taken = {meta.name for meta in ir.graph_inputs} | ir.weight_name_mapping.keys()
+    taken = {*ir.input_names, *ir.weight_name_mapping}
     if not _has_unnamed_producer(ir, taken):
         return {}
     made: dict[str, TensorMeta] = {}

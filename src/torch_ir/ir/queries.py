@@ -129,6 +129,12 @@ def symbols_in(metas: Iterable[TensorMeta]) -> frozenset[str]:
     return _symbols([dim for meta in metas for dim in meta.shape])
 
 
+def positions(ir: IR) -> Mapping[str, int]:
+    """Return the place of each node in the order of the graph, by the node's name."""
+    order = ((node.name, place) for place, node in enumerate(ir.nodes))
+    return ir.view(positions, lambda: FrozenDict(order))
+
+
 def shown_symbols(metas: Iterable[TensorMeta]) -> frozenset[str]:
     """Return the symbols that are, alone, a dimension of some values."""
     dims = [dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr)]

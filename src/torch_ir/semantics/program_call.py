@@ -30,7 +30,7 @@ def tensors_of(ir: IR, inputs: Sequence[Any] | Mapping[str, Any]) -> dict[str, A
     Raises:
         InputError: There are more or fewer, or one has another rank or type.
     """
-    names = [meta.name for meta in ir.graph_inputs]
+    names = ir.input_names
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(names):
             raise InputError(

@@ -79,7 +79,7 @@ def functional_of(program: Program, dialect: str) -> Functional:
     names = program.ir.weight_name_mapping  # also of those that lowering leaves unused
     lowered = lowered.replace(weights=program.ir.weights, weight_name_mapping=names)
     ir, closed = with_inputs(lowered, names)
-    taken = [meta.name for meta in ir.graph_inputs]
+    taken = ir.input_names
     outputs, results = _outputs(program.ir, ir, taken)
     grad = dict(zip(results, program.requires_grad, strict=True))
     symbols = _symbols(program)
@@ -259,7 +259,7 @@ def with_own_results(functional: Functional, compute: Compute) -> Compute:
 
 def _shared(ir: IR) -> tuple[int, ...]:
     """The positions of outputs that are inputs, constants or other outputs too."""
-    names = [meta.name for meta in ir.graph_outputs]
+    names = ir.output_names
     return tuple(
         [
             position

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR
+from torch_ir.ir.queries import positions
 from torch_ir.viz.hierarchy import ModuleGroup
 from torch_ir.viz.terminal import Branch, ProgramTree
 
@@ -124,9 +125,8 @@ class Browser(_app.App):  # pyright: ignore[reportUntypedBaseClass]  # an option
 
     def _linked(self, names: list[str]) -> None:
         path, _ = self.place or ("", 0)
-        positions = {node.name: at for at, node in enumerate(self.known.bodies[path].nodes)}
         if names:
-            self.go(Branch(path, positions[names[0]]))
+            self.go(Branch(path, positions(self.known.bodies[path])[names[0]]))
 
     def action_maker(self) -> None:
         """Go to the node that makes the first operand."""

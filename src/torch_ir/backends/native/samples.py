@@ -119,7 +119,7 @@ class Samples:
         graph.reset()
         made = self._names & self._ir.producers.keys()
         external = self._ir.external_values()
-        inputs = [meta.name for meta in self._ir.graph_inputs]
+        inputs = self._ir.input_names
         for place, (tensors, given) in enumerate([*self._calls, *self._wide]):
             for taken in (tensors, without_zeros(tensors)):  # which torch does not divide by
                 state = graph.buffers

@@ -291,7 +291,7 @@ class _Exported:
     def _own_values(self) -> frozenset[str]:
         """The values to write that no other output and no view is: others are copied before."""
         values = [mutation.value.name for mutation in self.ir.mutations]
-        outputs = [*values, *(meta.name for meta in self.ir.graph_outputs)]
+        outputs = [*values, *self.ir.output_names]
         views = self.ir.replace(
             graph_outputs=[m.value for m in self.ir.mutations]
         ).aliases.shared_results

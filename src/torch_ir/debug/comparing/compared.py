@@ -39,7 +39,7 @@ from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
-from torch_ir.ir.queries import live_out, require_symbols
+from torch_ir.ir.queries import live_out, positions, require_symbols
 from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import without_writes
@@ -358,8 +358,8 @@ class Pair:
 
     def report(self) -> Comparison:
         """What came of it."""
-        position = {node.name: i for i, node in enumerate(self.ir.nodes)}
-        found = sorted(self.found, key=lambda item: (item.sample, position.get(item.node, 0)))
+        order = positions(self.ir)
+        found = sorted(self.found, key=lambda item: (item.sample, order.get(item.node, 0)))
         seen = {name for state in self.states for name in state.compared}
         by_own = self._by_own()
         compared, inside, missed = [], [], {}

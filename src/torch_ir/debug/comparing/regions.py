@@ -27,7 +27,7 @@ from torch_ir.debug.reference.denotation import Meaning, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.queries import kept_values, symbol_makers
+from torch_ir.ir.queries import kept_values, positions, symbol_makers
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.dtypes import Array
@@ -404,7 +404,4 @@ def back(ir: IR, name: str, known: Set[str]) -> list[OpNode]:
 
 
 def _in_order(ir: IR, names: Set[str]) -> list[OpNode]:
-    positions: Mapping[str, int] = ir.view(
-        "positions", lambda: {node.name: i for i, node in enumerate(ir.nodes)}
-    )
-    return [ir.nodes[i] for i in sorted(positions[name] for name in names)]
+    return [ir.nodes[i] for i in sorted(positions(ir)[name] for name in names)]

@@ -405,7 +405,7 @@ def allowances(
     given = evaluated or evaluate(meaning, node, inputs, symbols, errors, written)
     values, made, bounds = given.values, dict(given.made), dict(given.bounds)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
-    results = [meta.name for meta in meaning.ir.graph_outputs]
+    results = meaning.ir.output_names
     triples = [*zip([meta.name for meta in node.outputs], results, outputs, strict=True)]
     left = {taken[name].name: (name, tensor) for name, tensor in written.items()}
     triples += [(f"written {n}", targets[k], t) for k, (n, t) in left.items() if k in targets]

@@ -123,7 +123,7 @@ def _function(
 
     def call(*args: Any) -> Any:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        values = dict(zip([meta.name for meta in ir.graph_inputs], tensors, strict=True))
+        values = dict(zip(ir.input_names, tensors, strict=True))
         given = {name: outside[name] for name in ir.symbols if name in outside}
         symbols = given | _symbols(ir, tensors, args)
         for name, (_, value) in ir.external_values().items():

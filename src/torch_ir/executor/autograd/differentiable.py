@@ -107,7 +107,7 @@ class _GraphSearch:
             )
 
     def refuse_written_inputs(self, ir: IR, wanted: frozenset[str]) -> None:
-        inputs, external = {meta.name for meta in ir.graph_inputs}, ir.external_values()
+        inputs, external = set(ir.input_names), ir.external_values()
         keys = {external[name][0] for name in wanted if name in external}
         for mutation in ir.mutations:
             target = mutation.target

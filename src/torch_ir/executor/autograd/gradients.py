@@ -197,7 +197,7 @@ class Differentiator:
         """Refuse what has no gradient, once for what is asked for."""
         if (weights, forward) in self._proven:
             return
-        wanted = weights.union(meta.name for meta in self._ir.graph_inputs)
+        wanted = weights.union(self._ir.input_names)
         require_gradients(self._plan, self._payload, wanted, forward=forward)
         self._proven.add((weights, forward))
 

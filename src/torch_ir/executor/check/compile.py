@@ -152,7 +152,7 @@ def _key(finding: Diagnostic) -> tuple[str, str]:
 def _leaves(ir: IR, payload: Mapping[str, torch.Tensor]) -> list[str]:
     """What may require gradients: the inputs of a call, and weights that do already."""
     weights = [name for name, tensor in payload.items() if tensor.requires_grad]
-    return [*(meta.name for meta in ir.graph_inputs), *weights]
+    return [*ir.input_names, *weights]
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...] | torch.layout:

@@ -31,7 +31,7 @@ class AliasState:
         self.views: dict[str, View] = {}
         self.values: dict[str, TensorMeta] = {}
         self._keys = external_keys(ir)
-        self._inputs = {meta.name for meta in ir.graph_inputs}
+        self._inputs = set(ir.input_names)
         self._external: dict[str, View] = {}
 
     def type_of(self, meta: TensorMeta) -> TensorType | None:
@@ -134,7 +134,7 @@ class AliasState:
     def targets(self) -> tuple[str, ...]:
         """Return the inputs that are written, in their order."""
         written = {view.storage.target for view in self.written()}
-        return tuple([meta.name for meta in self.ir.graph_inputs if meta.name in written])
+        return tuple([name for name in self.ir.input_names if name in written])
 
     def written(self) -> list[View]:
         """Return the whole of each graph input and weight that was written."""

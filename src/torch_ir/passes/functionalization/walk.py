@@ -204,7 +204,7 @@ class _Functionalization:
             raise CannotFollowError(f"the function {written[0][0]!r} writes what it takes")
         body = self.ir.functions[names[0]]
         taken = node.tensors(argument)
-        given = dict(zip([meta.name for meta in body.graph_inputs], taken, strict=True))
+        given = dict(zip(body.input_names, taken, strict=True))
         views = [self.state.view_of(given[value]) for _, value in written]
         storages = [self.state.view_of(meta).storage for meta in node.inputs]
         for view in views:

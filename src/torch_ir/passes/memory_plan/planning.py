@@ -446,5 +446,5 @@ class _Storages:
         return self.function_sizes[name]
 
     def _without_outputs(self) -> list[_Storage]:
-        returned = {meta.name for meta in self.ir.graph_outputs}
+        returned = set(self.ir.output_names)
         return [s for s in self.all if returned.isdisjoint(s.values)]

@@ -15,6 +15,7 @@ from torch_ir.infer.types import TensorType, contiguous
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
+from torch_ir.ir.queries import positions
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.patterns.elements import Match
 from torch_ir.passes.patterns.form import Form
@@ -225,7 +226,7 @@ class _Rewriter:
         self.dialect = dialect
         self.missed = missed
         self.memory = StorageGroups(self.ir)
-        self.positions = {node.name: i for i, node in enumerate(ir.nodes)}
+        self.positions = positions(ir)
         self.values: dict[str, TensorMeta] = {}
         self.replaced: list[TensorMeta] = []
         self.added: dict[int, list[OpNode]] = {}
@@ -341,8 +342,7 @@ class _Rewriter:
 
     def _replace(self, match: Match, position: int, replacement: IR) -> None:
         wanted = [match.values[meta.name] for meta in self.wanted.graph_outputs]
-        made = [meta.name for meta in replacement.graph_outputs]
-        recorded = dict(zip(made, wanted, strict=True))
+        recorded = dict(zip(replacement.output_names, wanted, strict=True))
         values = {
             meta.name: self._input(match, index)
             for index, meta in enumerate(replacement.graph_inputs)

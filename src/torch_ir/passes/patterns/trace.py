@@ -89,7 +89,7 @@ class Template:
             call = Call(node.name, frozenset({node.op_type}), operands, spots, results=results)
             elements.update({name: Result(call, index) for index, name in results.items()})
         outputs = {meta.name: elements[meta.name] for meta in self.ir.graph_outputs}
-        return Pattern(outputs, tuple([meta.name for meta in self.ir.graph_inputs]))
+        return Pattern(outputs, self.ir.input_names)
 
 
 def _has_wildcard(spot: Spot) -> bool:
@@ -153,7 +153,7 @@ def _shape(ir: IR) -> list[Any]:
         (node.op_type, node.operands, [m.name for m in (*node.inputs, *node.outputs)])
         for node in ir.nodes
     ]
-    return [*nodes, [meta.name for meta in ir.graph_outputs]]
+    return [*nodes, ir.output_names]
 
 
 def _difference(base: Mapping[str, Attribute], other: Mapping[str, Attribute]) -> str:

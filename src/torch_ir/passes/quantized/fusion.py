@@ -11,6 +11,7 @@ from torch_ir.arguments import public
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.builder import Builder, with_inputs
+from torch_ir.ir.queries import positions
 from torch_ir.ops.schema import parse_schema
 from torch_ir.ops.variants import view_of
 from torch_ir.passes.base import Pass, PassResult
@@ -90,8 +91,7 @@ class _Fuser:
         self.builder.map_functions(lambda body: _fused(body, dialect))
         self.codes = Codes(ir, is_edge=dialect in ("edge", "backend"))
         self.matcher = Matcher(ir, self.codes.memory)
-        positions = {node.name: i for i, node in enumerate(ir.nodes)}
-        self.order: Callable[[OpNode], int] = lambda node: positions[node.name]
+        self.order: Callable[[OpNode], int] = lambda node: positions(ir)[node.name]
         self.claimed: dict[str, str] = {}  # the first result in new memory, by its owner
 
     def run(self) -> IR:
