@@ -259,3 +259,59 @@ def test_sizes_that_torch_counted_while_it_traced(name):
         for one, other in zip([*made], [*wanted], strict=True):
             assert torch.equal(one, other)
     assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"
+
+
+REPEATED = torch.tensor([2, 1, 0, 1])
+
+PINNED = {
+    "bincount": torch.bincount,
+    "weighted bincount": lambda x: torch.bincount(x, x.float(), minlength=2),
+    "nonzero": torch.nonzero,
+    "argwhere": torch.argwhere,
+    "where": lambda x: torch.where(x)[0],
+    "unique": torch.unique,
+    "counts": lambda x: torch.unique(x, return_counts=True)[1],
+    "unique_consecutive": torch.unique_consecutive,
+    "unique rows": lambda x: torch.unique(x[:, None], dim=0),
+    "masked_select": lambda x: torch.masked_select(x, x > 0),
+    "mask": lambda x: x[x > 0],
+    "repeat_interleave": torch.repeat_interleave,
+    "repeated": lambda x: torch.repeat_interleave(x + 1, x),
+    "packed": lambda x: (
+        nn.utils.rnn.pack_padded_sequence(torch.ones(3, 4, 2), x.sort(descending=True)[0] + 1).data
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=BEFORE_2_13 if n in ("unique", "counts") else ()) for n in PINNED],
+)
+def test_a_size_from_data_that_is_proved_stays_checked_on_the_way_through_torch(name):
+    size = PINNED[name](REPEATED).shape[0]
+
+    def proved(x):
+        found = PINNED[name](x)
+        torch._check(found.shape[0] == size)
+        return found * 2
+
+    wanted, program = proved(REPEATED), torch_ir.extract_ir(Unary(proved), (REPEATED,))
+    for _ in range(3):
+        assert torch.equal(torch_ir.compile(program)(REPEATED), wanted)
+        with pytest.raises(torch_ir.TorchIRError):
+            torch_ir.compile(program)(torch.tensor([0, 0, 0, 3]))
+        program = torch_ir.extract_ir(torch_ir.to_exported_program(program))
+
+
+def test_sequences_are_packed_into_as_many_rows_as_they_have_steps():
+    def packed(x, lengths):
+        made = nn.utils.rnn.pack_padded_sequence(x, lengths)
+        return made.data.sin(), made.batch_sizes, made.data.shape[0] * 2
+
+    calls = [(ramp(5, 3, 2), torch.tensor(sizes)) for sizes in ([4, 2, 1], [5, 5, 2])]
+    runs_as_eager(lambda: Binary(packed).eval(), *calls)
+    traced = torch_ir.make_traced(packed)
+    for x, lengths in calls:
+        for made, wanted in zip(traced(x, lengths), packed(x, lengths), strict=True):
+            assert made == wanted if type(wanted) is int else torch.equal(made, wanted)
+    assert traced.cache_info().misses == 1

@@ -171,3 +171,16 @@ def test_programs_name_their_generators():
     assert str(caught.value) == (
         "there is a generator 'generator_0' already\nChoose another name."
     )
+
+
+def test_draws_between_bounds():
+    def function(x):
+        return x.random_(3, 9), x.clone().random_(-3, 3), x.clone().random_(9)
+
+    traced = make_traced(function)
+    for seed in range(3):
+        made = []
+        for called in (traced, function):
+            torch.manual_seed(seed)
+            made.append([*called(torch.zeros(2, 3)), torch.get_rng_state()])
+        assert same(*made)

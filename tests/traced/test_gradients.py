@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # as everybody calls it
 from torch import nn
+from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from torch_ir import IRExecutor, make_traced, parse
 from torch_ir.errors import ExecutionError, TraceError
@@ -371,3 +372,19 @@ def test_gradients_through_a_scan_are_refused():
         "Call the traced function under torch.no_grad(), or run a module with "
         "torch_ir.compile(torch_ir.extract_ir(module, args), weights, grad=True)."
     )
+
+
+def test_tangents_that_the_function_makes():
+    def function(x, y):
+        with dual_level():
+            z = make_dual(x, y)
+            tangents = [unpack_dual(t).tangent for t in (z.sin(), z.t() @ X, z * z.detach())]
+            assert unpack_dual(x * 2).tangent is None
+            return z.exp(), *tangents
+
+    traced = make_traced(function)
+    for seed in range(2):
+        x, y = X * (seed + 1), X.cos()
+        assert same(traced(x, y), function(x, y))
+        assert same(gradients(traced, x, y), gradients(function, x, y))
+    assert traced.cache_info().misses == 2

@@ -12,6 +12,7 @@ import torch
 import torch.fx.traceback as fx_traceback
 from torch._dynamo.source import ConstantSource
 from torch.fx import GraphModule
+from torch.fx._lazy_graph_module import _use_lazy_graph_module as lazy_code  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
@@ -103,7 +104,7 @@ def trace(
     Raises:
         TraceError: It does what cannot be traced; the message says what and where.
     """
-    with _TURN:
+    with _TURN, lazy_code(True):  # the code of a graph is never run
         attempt = _Attempt(function, args, kwargs, flat, closure, dynamic)
         try:
             return attempt.run(below_autograd=False)

@@ -17,7 +17,13 @@ from torch.overrides import TorchFunctionMode
 from torch_ir.errors import TorchIRError, TraceError
 from torch_ir.ir.values import dtype_name
 from torch_ir.kernel_switches import kernel_switches
-from torch_ir.torch_api import LEAVE_VMAP, UNKNOWN_RESULT, is_transforming, pytree
+from torch_ir.torch_api import (
+    LEAVE_VMAP,
+    UNKNOWN_RESULT,
+    is_in_forward_level,
+    is_transforming,
+    pytree,
+)
 from torch_ir.traced.call_key import TENSORS
 from torch_ir.traced.guards.random_numbers import RandomNumbers
 from torch_ir.traced.refusals import (
@@ -116,7 +122,7 @@ class ClosureLifter(TorchFunctionMode):
         return result
 
     def _call(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any:
-        if is_transforming() and not self.below_autograd:
+        if not self.below_autograd and (is_transforming() or is_in_forward_level()):
             if func is LEAVE_VMAP:  # in vain, but the level must not stay in this thread
                 return func(*args, **kwargs)
             raise BelowAutogradNeeded

@@ -45,7 +45,7 @@ from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.view_copies import with_reshapes, with_views
-from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, value_range
+from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, symbol_of, value_range
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
 
@@ -340,7 +340,7 @@ class _Exported:
 
     def _ranges(self) -> dict[Any, Any]:
         return {
-            self.fakes.symbols[name].node.expr: value_range(bounds.lower, bounds.upper)
+            symbol_of(self.fakes.symbols[name]): value_range(bounds.lower, bounds.upper)
             for name, bounds in self.ir.symbols.items()
         }
 

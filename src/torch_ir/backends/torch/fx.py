@@ -39,7 +39,7 @@ from torch_ir.ir.diagnostics import DiagnosticError, error_at
 from torch_ir.ir.expressions import solve_linear
 from torch_ir.ir.queries import given_values, signature_of
 from torch_ir.ir.tree import leaves, unflatten
-from torch_ir.torch_api import HigherOrderOperator, OpOverload, unbacked_key
+from torch_ir.torch_api import HigherOrderOperator, OpOverload, symbol_of, unbacked_key
 
 
 class _NumberTracer(GraphAppendingTracer):
@@ -270,7 +270,9 @@ class FxGraph:
         outputs = {meta.producer_output_idx: meta.name for meta in node.outputs}
         for binding in bindings:
             symbol = self.fakes.symbols[binding.symbol]
-            keys[symbol.node.expr] = unbacked_key(None if single else binding.result, binding.axis)
+            keys[symbol_of(symbol)] = unbacked_key(
+                None if single else binding.result, binding.axis
+            )
             if binding.axis is not None:
                 self.numbers.origins[binding.symbol] = (
                     self.values[outputs[binding.result]],
