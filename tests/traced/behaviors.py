@@ -134,13 +134,16 @@ MODES: dict[str, Callable[[], Any]] = {
 """Modes in which a call is made; those that are no context are put back after each call."""
 
 USUAL = "as usual"
-CALLS = (USUAL, *TENSORS, *NUMBERS, *MODES, "autocast, gradients")
+OF_INFERENCE = "inference mode, tensors made in it"
+CALLS = (USUAL, *TENSORS, *NUMBERS, *MODES, "autocast, gradients", OF_INFERENCE)
 
 
 def arguments(call: str) -> tuple[Any, ...]:
     x, y = tensor(2, 3, seed=1), tensor(2, 3, seed=2)
     if call in TENSORS:
         x, y = TENSORS[call]()
+    if call == OF_INFERENCE:
+        x, y = _of_inference()
     if call in ("no_grad", "autocast, gradients"):
         x.requires_grad_()
     return x, y, NUMBERS.get(call, 2)

@@ -59,6 +59,7 @@ def of_body(body, **names):
             "draws from a generator",
         ),
         ("x.add_(1); raise KeyError", "writes to tensors or draws random numbers, and then"),
+        ("W.requires_grad_(False); raise KeyError", "writes to tensors or draws random numbers"),
         ("torch.rand(2); raise KeyError", "writes to tensors or draws random numbers, and then"),
         ("return torch.jit.trace(torch.neg, x)(x)", "fails as torch traces it"),
         ("return SCRIPT(x)", "closes over a module of TorchScript"),
@@ -71,6 +72,7 @@ def of_body(body, **names):
 )
 def test_what_would_differ_is_refused(body, message):
     names = {"G": torch.Generator(), "LAZY": nn.LazyLinear(2)}
+    names["W"] = nn.Parameter(torch.ones(2))
     names["SCRIPT"] = torch.jit.script(nn.Linear(2, 2))
     torch.manual_seed(0)
     state, x = torch.get_rng_state(), torch.ones(2)
@@ -139,3 +141,104 @@ def test_attributes_of_tensors_that_are_closed_over():
     assert traced(torch.ones(2)).tolist() == [5, 5]
     parameter.scale = 3
     assert traced(torch.ones(2)).tolist() == [15, 15]
+
+
+@pytest.mark.parametrize(
+    ("tried", "message"),
+    [
+        ("x.sum().backward()", "stores gradients in .grad"),
+        ("x.numpy()", "gives a tensor to NumPy"),
+        ("y = float(x.sum())", "depends on the values of a tensor"),
+        ("y = [v for v in x if v > 0]", "depends on the values of a tensor"),
+        ("y = 1 if x.sum().item() > 0 else 2", "depends on the values of a tensor"),
+        ("y = torch.initial_seed()", "reads the seed"),
+        ("y = x + HIDDEN()", "is found neither in its arguments nor in what it closes over"),
+        ("with torch.backends.mkldnn.flags(enabled=False): y = x @ x", "under other switches"),
+    ],
+)
+@pytest.mark.parametrize("caught", ["except Exception: pass", "except: pass", "finally: return x"])
+def test_what_is_refused_stays_refused_where_the_function_catches_it(tried, message, caught):
+    hidden = torch.ones(2)
+    function = of_body(f"y = x\n try:\n  {tried}\n {caught}\n return y", HIDDEN=Hiding(hidden))
+    with pytest.raises(TraceError) as refused:
+        make_traced(function)(torch.ones(2))
+    assert message in refused.value.message
+
+
+class Hiding:
+    """Gives a tensor that no guard finds."""
+
+    def __init__(self, tensor):
+        self.__call = iter([tensor] * 9).__next__
+
+    def __call__(self):
+        return self.__call()
+
+
+def test_derivatives_in_a_try_are_those_of_the_function():
+    function = of_body(
+        "try: return torch.func.grad(lambda a: (a ** 3).sum())(x)\n except Exception: return x"
+    )
+    assert make_traced(function)(torch.ones(2)).tolist() == [3, 3]
+
+
+@pytest.mark.parametrize(
+    ("body", "dynamic"),
+    [
+        ("return x.as_subclass(type('Own', (torch.Tensor,), {}))", False),
+        ("return divmod(x.shape[0], 2)", True),
+        ("return f'{x.shape[0]:03d}', x", True),
+    ],
+)
+def test_errors_about_what_stands_for_tensors_and_sizes_are_refusals(body, dynamic):
+    with pytest.raises(TraceError, match="the function fails as torch traces it"):
+        make_traced(of_body(body), dynamic=dynamic)(torch.ones(4))
+
+
+OF_INFERENCE = {
+    "arithmetic": "return x * 2 + 1",
+    "views": "return x.t(), x[0], x",
+    "no_grad": "with torch.no_grad(): return x.sum()",
+    "writes": "x.add_(1); return x * 2",
+    "an error": "return x @ torch.ones(7)",
+    "a gradient": "return x * W",
+}
+
+
+@pytest.mark.parametrize("name", OF_INFERENCE)
+@pytest.mark.parametrize("inside", [True, False])
+def test_tensors_that_were_made_in_inference_mode(name, inside):
+    function = of_body(OF_INFERENCE[name], W=torch.ones(2, requires_grad=True))
+    traced, made = make_traced(function), []
+    for called in (function, traced, traced):
+        with torch.inference_mode():
+            x = torch.ones(2, 2)
+        with torch.inference_mode(inside):
+            try:
+                result = called(x)
+            except RuntimeError as error:
+                made.append((type(error), str(error)))
+                continue
+        leaves = [x, *result] if isinstance(result, tuple) else [x, result]
+        made.append([(t.is_inference(), t.requires_grad, t.tolist()) for t in leaves])
+    if name == "writes" and not inside:
+        assert made[1] == made[2]
+        assert "outside of inference mode to a tensor that was made in it" in made[1][1]
+    else:
+        assert made[0] == made[1] == made[2]
+
+
+def test_questions_about_types_and_spans_of_a_profile_are_no_part_of_a_program():
+    function = of_body(
+        "kind = torch.promote_types(x.dtype, torch.float64)\n"
+        " with torch.profiler.record_function('span'): y = x.to(kind)\n"
+        " return y if torch.can_cast(kind, x.dtype) else x, torch.result_type(y, 1)"
+    )
+    traced = make_traced(function)
+    for dtype in (torch.float32, torch.complex64):
+        made, wanted = traced(torch.ones(2, dtype=dtype)), function(torch.ones(2, dtype=dtype))
+        assert made[0].dtype is wanted[0].dtype
+        assert made[1] is wanted[1]
+    assert [node.op_type for node in traced.ir(torch.ones(2)).nodes] == [
+        "prims.convert_element_type.default"
+    ]

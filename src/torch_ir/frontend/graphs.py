@@ -179,6 +179,8 @@ class GraphTranslator:
             arguments = tuple([self._resolved(argument) for argument in node.args])
             return call_expression(node.target, arguments, value)
         if isinstance(node.target, OpOverload):
+            if str(node.target) in _ASIDES:
+                return None
             schema = schema_of(node.target)
             if lookup(schema.op_type) is None:
                 self.operators[schema.op_type] = schema.text
@@ -310,6 +312,16 @@ class GraphTranslator:
         results = bodies[0].graph.output_node().args[0]
         return map_arg(results, lambda made: made.meta["val"])
 
+
+_ASIDES = frozenset(
+    (
+        *("aten.can_cast.default", "aten.promote_types.default", "aten.result_type.Tensor"),
+        *("aten.result_type.Scalar", "aten.result_type.Scalar_Scalar"),
+        *("aten.result_type.Scalar_Tensor", "profiler._record_function_enter_new.default"),
+        "profiler._record_function_exit._RecordFunction",
+    )
+)
+"""Operators that ask about dtypes, to which a trace has the answers, or mark spans of profiles."""
 
 _DIFFERENTIATED = ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
 """Operators whose second results have other sizes where gradients are recorded."""

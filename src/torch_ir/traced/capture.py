@@ -16,7 +16,6 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module as lazy_code  # p
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
-    GuardOnDataDependentSymNode,
     StatelessSymbolicContext,
 )
 
@@ -27,21 +26,31 @@ from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.infer.engine import quiet
 from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
-    UNKNOWN_RESULT,
     FakeTensor,
     FakeTensorMode,
-    ShapeEnv,
     is_operator_formula,
     pytree,
     requires_grad,
     version_of,
 )
 from torch_ir.traced.call_key import Flat
-from torch_ir.traced.closure_lifting import BelowAutogradNeeded, ClosureLifter, without_saving
+from torch_ir.traced.closure_lifting import (
+    REFUSALS,
+    BelowAutogradNeeded,
+    ClosureLifter,
+    without_saving,
+)
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.guards.guard import ClosureGuard
 from torch_ir.traced.guards.random_numbers import RandomNumbers, is_same
-from torch_ir.traced.refusals import EffectWatch, Results, failed, same_modes, user_line
+from torch_ir.traced.refusals import (
+    EffectWatch,
+    Results,
+    WatchedSizes,
+    failed,
+    same_modes,
+    user_line,
+)
 from torch_ir.traced.transforms import transforming
 
 _TURN = threading.RLock()
@@ -129,7 +138,7 @@ class _Attempt:
         self.random = RandomNumbers(self._known_generators())
 
     def run(self, *, below_autograd: bool) -> Trace:
-        shape_env = ShapeEnv()
+        shape_env = WatchedSizes()
         mode = fake_tensor_mode(shape_env, allow_non_fake_inputs=True)
         lifted = self._lifted()
         closed = [self.closure.tensors[position] for position in lifted]
@@ -142,6 +151,7 @@ class _Attempt:
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
             lifter = ClosureLifter(table, self.random, below_autograd=below_autograd)
+            shape_env.note = lifter.note
             given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
             with same_modes(), lifter, transforming(lifter.replaced), _autocast():
                 result = self._called(lifter, given)
@@ -224,15 +234,17 @@ class _Attempt:
         watch = EffectWatch([*lifter.table.values()])
         try:
             result = self.function(*args, **kwargs)
-        except (TorchIRError, BelowAutogradNeeded):
+        except REFUSALS as error:
+            lifter.note(error)
+            _require_none(lifter.refused)
             raise
-        except (GuardOnDataDependentSymNode, *UNKNOWN_RESULT) as error:
-            raise _data_dependent(error, lifter.last) from error
         except Exception as error:
+            _require_none(lifter.refused)
             watch.require_own(error)
             _require_same_containers(before, pytree.tree_flatten(given))
             self.own_error = error
             raise
+        _require_none(lifter.refused)
         _require_same_containers(before, pytree.tree_flatten(given))
         return result
 
@@ -446,6 +458,14 @@ def _with_sizes(result: Any) -> Any:
         return Sizes(item) if is_size(item) else item
 
     return pytree.tree_map(marked, result, is_leaf=is_size)
+
+
+def _require_none(refused: Sequence[tuple[Exception, str]]) -> None:
+    """Raise the first of what was refused, whether the function caught it or not."""
+    for error, last in refused:
+        if isinstance(error, TorchIRError | BelowAutogradNeeded):
+            raise error
+        raise _data_dependent(error, last) from error
 
 
 def _data_dependent(error: Exception, tensor: str) -> TraceError:

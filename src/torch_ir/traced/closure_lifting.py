@@ -41,6 +41,9 @@ class BelowAutogradNeeded(Exception):  # noqa: N818  # a signal, not an error
     """The function takes derivatives in a way that only a trace below autograd records."""
 
 
+REFUSALS = (TorchIRError, BelowAutogradNeeded, GuardOnDataDependentSymNode, *UNKNOWN_RESULT)
+"""Errors that eager does not raise."""
+
 _DATA: Any = torch.Tensor.data
 _DATA_OF: Any = _DATA.__get__
 _DETACH = (torch.Tensor.detach, torch.detach, _DATA_OF, torch.ops.aten.detach.default)
@@ -73,7 +76,16 @@ class ClosureLifter(TorchFunctionMode):
         self.below_autograd = below_autograd
         self.switches = kernel_switches()
         self.last = ""
+        self.refused: list[tuple[Exception, str]] = []
         self.made: dict[int, torch.Tensor] = {}
+
+    def note(self, error: Exception) -> None:
+        """Note that a call is refused: the function may catch the error, which eager never raises.
+
+        It is kept with the last tensor that was taken.
+        """
+        if not self.refused:
+            self.refused.append((error, self.last))
 
     def replaced(self, value: Any) -> Any:
         """Return the traced tensor that stands for a tensor."""
@@ -82,11 +94,13 @@ class ClosureLifter(TorchFunctionMode):
         if id(value) not in self.table:
             if not value.untyped_storage().resizable():
                 return value  # it shows memory of NumPy's, whose arrays are watched
-            raise TraceError(
+            error = TraceError(
                 f"the function uses a tensor {_short(value)} that is found neither in its "
                 f"arguments nor in what it closes over{at_user()}",
                 remedy="Give it as an argument, or let a variable or an attribute hold it.",
             )
+            self.note(error)
+            raise error
         return self.table[id(value)]
 
     def _replaced_in(self, leaf: Any) -> Any:
@@ -113,10 +127,14 @@ class ClosureLifter(TorchFunctionMode):
         del types
         if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
             return func(*args, **(kwargs or {}))
-        require_traceable(func, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who asks
-        require_switches(self.switches)
-        given: Any = pytree.tree_map(self._replaced_in, (args, dict(kwargs or {})))
-        result = self._call(func, *given)
+        try:
+            require_traceable(func, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who asks
+            require_switches(self.switches)
+            given: Any = pytree.tree_map(self._replaced_in, (args, dict(kwargs or {})))
+            result = self._call(func, *given)
+        except REFUSALS as error:
+            self.note(error)
+            raise
         if args and result is given[0][0] and result is not args[0]:
             return args[0]  # written in place: it is the same tensor for those who hold it
         return result
@@ -158,7 +176,7 @@ def _called(func: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Any
     """Call a function, whose errors are those of untraced calls."""
     try:
         return func(*args, **kwargs)
-    except (TorchIRError, BelowAutogradNeeded, GuardOnDataDependentSymNode, *UNKNOWN_RESULT):
+    except REFUSALS:
         raise
     except Exception as error:
         _forget_failed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.parameter import Buffer, Parameter
 
 from torch_ir.errors import Raised, TraceError, attempt, first_line
@@ -19,11 +21,14 @@ from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.kernel_switches import kernel_switches
 from torch_ir.torch_api import (
     FakeTensor,
+    ShapeEnv,
     draws,
     outside_of_traces,
     pytree,
+    requires_grad,
     storage_of,
     version_of,
+    writes,
 )
 from torch_ir.traced.call_key import value_token
 from torch_ir.traced.guards.captured_names import is_library
@@ -128,13 +133,23 @@ def require_traceable(func: Callable[..., Any], frame: FrameType | None) -> None
             )
 
 
+_WRITTEN_ALL_THE_SAME = "Inplace update to inference tensor outside InferenceMode"
+
+
 def error_of(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
 ) -> Exception:
     """Return what a call raises untraced, which may be of another type than the traced one's.
 
-    The call is made on zeros. It is a refusal where zeros go through.
+    The call is made on zeros. It is a refusal where zeros go through, and where torch raises the
+    error after it has written.
     """
+    if _WRITTEN_ALL_THE_SAME in str(error):
+        return TraceError(
+            f"the function writes outside of inference mode to a tensor that was made in it, "
+            f"which torch does and then refuses{at_user()}",
+            remedy="Call it under torch.inference_mode(), or give it a copy (clone).",
+        )
     leaves = pytree.tree_leaves((args, kwargs))
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     is_called = any(map(callable, leaves))
@@ -160,8 +175,9 @@ def _extent(tensor: torch.Tensor) -> int:
 
 
 def _zeros_like(tensor: torch.Tensor) -> torch.Tensor:
-    memory = torch.zeros(_extent(tensor), dtype=tensor.dtype, device=tensor.device)
-    made = memory.as_strided(tensor.shape, tensor.stride())
+    with torch.inference_mode(tensor.is_inference()):
+        memory = torch.zeros(_extent(tensor), dtype=tensor.dtype, device=tensor.device)
+        made = memory.as_strided(tensor.shape, tensor.stride())
     if tensor.requires_grad:
         made.requires_grad_()
     return made if tensor.is_leaf else made.clone()
@@ -188,8 +204,11 @@ class EffectWatch:
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]):
+        self._counting = [tensor for tensor in tensors if not tensor.is_inference()]
+        self._versions = list(map(version_of, self._counting))
+        self._flags = list(map(requires_grad, tensors))
         self._tensors = tensors
-        self._versions = list(map(version_of, tensors))
+        self._is_told = len(self._counting) == len(tensors)  # those of inference count no writes
 
     def require_own(self, error: Exception) -> None:
         """Refuse an error that is torch's as it traces, or comes after effects of the function.
@@ -200,20 +219,55 @@ class EffectWatch:
         while frames is not None and frames.tb_next is not None:
             frames = frames.tb_next
         file = "" if frames is None else frames.tb_frame.f_code.co_filename
-        if file.startswith(_TORCH):
+        if file.startswith(_TORCH) or _OF_TRACES.search(str(error)):
             raise failed(error) from error
-        if list(map(version_of, self._tensors)) != self._versions or _draws():
+        if self._have_writes() or _traced(draws):
             raise TraceError(
                 f"the function writes to tensors or draws random numbers, and then raises "
                 f"{type(error).__name__}: {first_line(error)}{at_user(error)}",
                 remedy="Raise errors before anything is written or drawn.",
             ) from error
 
+    def _have_writes(self) -> bool:
+        is_written = list(map(version_of, self._counting)) != self._versions
+        is_written |= list(map(requires_grad, self._tensors)) != self._flags
+        return is_written or (not self._is_told and _traced(writes))
 
-def _draws() -> bool:
-    """Whether what has been traced so far draws random numbers."""
+
+_OF_TRACES = re.compile(r"\b(FakeTensor|Sym(Int|Float|Bool))\b")
+"""The classes of what stands for tensors and sizes: an error that names one is none of eager."""
+
+
+class WatchedSizes(ShapeEnv):
+    """torch's symbols, which tell of numbers from data that the user's own code branches on.
+
+    Attributes:
+        note: Takes the error; torch's own code may catch it, and go on as eager does.
+    """
+
+    note: Callable[[Exception], None]
+
+    def evaluate_sym_node(self, *args: Any, **kwargs: Any) -> Any:
+        """The number that a symbolic one is."""
+        try:
+            return super().evaluate_sym_node(*args, **kwargs)
+        except GuardOnDataDependentSymNode as error:
+            frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # who asks
+            while frame.f_back is not None and frame.f_code.co_filename.startswith(_NUMBERS):
+                frame = frame.f_back
+            if not is_library(frame.f_code.co_filename):
+                self.note(error)
+            raise
+
+
+_NUMBERS = (f"{_TORCH}/__init__.py", f"{_TORCH}/fx/experimental/", __file__)
+"""The code behind symbolic numbers."""
+
+
+def _traced(does: Callable[[torch.fx.Node], bool]) -> bool:
+    """Whether a call that has been traced so far does something."""
     mode = get_proxy_mode()
-    return mode is not None and any(map(draws, mode.tracer.graph.nodes))
+    return mode is not None and any(map(does, mode.tracer.graph.nodes))
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -268,16 +322,22 @@ class Results:
         Raises:
             TraceError: Only a part of what it computes is made in it.
         """
-        if torch.is_inference_mode_enabled() or not any(t.is_inference() for t in results):
+        now = torch.is_inference_mode_enabled()
+        memory = {*map(_place, self._given.values())}
+        made = [t for t in results if _place(t) not in memory]
+        if all(t.is_inference() is now for t in made):
             return False
-        memory = set(map(storage_of, self._given.values()))
-        made = [t for t in results if storage_of(t) not in memory]
-        if needs_grad or not all(t.is_inference() for t in made):
+        if now or needs_grad or not all(t.is_inference() for t in made):
             raise TraceError(
                 "the function makes some of its results in inference mode, and others outside",
                 remedy="Use torch.no_grad(), or torch.inference_mode() around all of it.",
             )
-        return bool(made)
+        return True
+
+
+def _place(tensor: torch.Tensor) -> object:
+    """What tells the memory of a tensor, or the tensor itself where it has no storage."""
+    return storage_of(tensor) if tensor.layout is torch.strided else id(tensor)
 
 
 @cache

@@ -53,6 +53,8 @@ class RandomNumbers:
         random.setstate(self._others[0])
         if kind is not None:
             return
+        if self._default.is_read:
+            raise _reads()
         if self._is_seeded:
             raise _seeds()
         if self._others != others:
@@ -90,17 +92,24 @@ def _seeds() -> TraceError:
     )
 
 
+def _reads() -> TraceError:
+    return TraceError(
+        "the function reads the seed of torch's random numbers",
+        remedy="Read it outside the traced function.",
+    )
+
+
 class _Default:
     """Stands for torch's generator in its own functions, of the thread that traces."""
 
     def __init__(self) -> None:
-        self.is_set = False
+        self.is_set = self.is_read = False
         self._thread = 0
         self._true = torch.default_generator
 
     def put(self) -> None:
         """Let torch's functions ask this."""
-        self.is_set, self._thread = False, threading.get_ident()
+        self.is_set, self.is_read, self._thread = False, False, threading.get_ident()
         _RANDOM.default_generator = self
 
     def remove(self) -> None:
@@ -110,10 +119,8 @@ class _Default:
     def __getattr__(self, name: str) -> Any:
         if threading.get_ident() == self._thread:
             if name == "initial_seed":
-                raise TraceError(
-                    "the function reads the seed of torch's random numbers",
-                    remedy="Read it outside the traced function.",
-                )
+                self.is_read = True
+                raise _reads()
             self.is_set |= name == "set_state"
         return getattr(self._true, name)
 
