@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 import torch.ao.quantization.fx._decomposed
+from torch._decomp import decomposition_table
 
 from semantics.coverage import of_samples, reason
+from torch_ir.ops.rules import operator_rule
+from torch_ir.ops.schema import lookup
 from torch_ir.semantics import has_denotation
 from torch_samples import op_db
 
@@ -112,3 +115,88 @@ def test_what_calls_and_gradients_leave_has_a_meaning():
     found = of_samples(entries, 1, backward=True).found
     known = [f"aten.{name}" for names in UNDENOTED.values() for name in names.split()]
     assert sorted(found) == sorted(known)
+
+
+KERNELS = ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+LISTS = "_foreach_"
+"""The first letters of operators on lists, which are those of their elements."""
+
+NOT_DENOTED = {
+    "of a layout that is not dense": """
+_coalesced.default _convert_indices_from_coo_to_csr.default
+_convert_indices_from_csr_to_coo.default _indices_copy.default
+_nested_get_values_copy.default _nested_tensor_from_mask_left_aligned.default
+_sparse_addmm.default _sparse_broadcast_to_copy.default
+_sparse_compressed_tensor_with_dims.default _sparse_sum.dim _spdiags.default
+_to_sparse.default _to_sparse.sparse_dim _to_sparse_bsc.default _to_sparse_bsr.default
+_to_sparse_csc.default _to_sparse_csr.default _validate_compressed_sparse_indices.default
+_values_copy.default ccol_indices.default ccol_indices_copy.default col_indices.default
+col_indices_copy.default copy_sparse_to_sparse.default crow_indices.default
+crow_indices_copy.default dense_dim.default indices.default indices_copy.default
+is_coalesced.default resize_as_sparse.default row_indices.default row_indices_copy.default
+sparse_compressed_tensor.comp_plain_value sparse_compressed_tensor.comp_plain_value_size
+sparse_coo_tensor.size sparse_dim.default sparse_resize.default
+sparse_resize_and_clear.default to_mkldnn.default values.default values_copy.default
+""",
+    "of tensors of codes with their scale, which no program has": """
+_empty_affine_quantized.default _empty_per_channel_affine_quantized.default
+_make_per_channel_quantized_tensor.default _make_per_tensor_quantized_tensor.default
+quantize_per_channel.default quantize_per_tensor.default
+quantize_per_tensor.tensor_qparams quantize_per_tensor.tensors
+quantize_per_tensor_dynamic.default
+""",
+    "of memory, not of elements": """
+_has_same_storage_numel.default _resize_output.default is_pinned.default is_set_to.default
+set.default slice_inverse.default
+""",
+    "packs weights as each processor has them": """
+_convert_weight_to_int4pack_for_cpu.default _weight_int4pack_mm_for_cpu.default
+mkldnn_rnn_layer.default
+""",
+    "layers at once that eager takes and torch.export does not": """
+_native_multi_head_attention.default _transformer_encoder_layer_fwd.default
+""",
+    "steps of optimizers and of scaled losses, which no layer has": """
+_amp_foreach_non_finite_check_and_unscale.default _amp_update_scale.default
+_fused_adagrad.default _fused_adagrad.tensor_lr _fused_adam.default _fused_adam.tensor_lr
+_fused_adamw.default _fused_adamw.tensor_lr _fused_sgd.default _fused_sgd.tensor_lr
+""",
+    "of forward-mode autograd": """
+_fw_primal.default _fw_primal_copy.default _make_dual.default _make_dual_copy.default
+""",
+    "refused by every kernel here, or of torch's own tests": """
+_foobar.default _philox_normal.default _philox_uniform.default
+_scaled_dot_product_fused_attention_overrideable.default
+_scaled_dot_product_fused_attention_overrideable_backward.default
+convolution_backward_overrideable.default convolution_overrideable.default
+""",
+}
+"""What a processor runs and nothing denotes or decomposes, and why; the list only shrinks."""
+
+
+def _kernels_without_meaning() -> list[str]:
+    found: list[str] = []
+    for name in torch._C._dispatch_get_all_op_names():
+        namespace, _, rest = name.partition("::")
+        base, _, overload = rest.partition(".")
+        op_type = f"{namespace}.{base}.{overload or 'default'}"
+        schema = lookup(op_type) if namespace in ("aten", "quantized_decomposed") else None
+        if schema is None or has_denotation(op_type) or base.startswith(LISTS):
+            continue
+        if any(argument.is_written for argument in schema.arguments):
+            continue  # it is made functional before it is denoted
+        keys = [*KERNELS, "CompositeImplicitAutograd"]
+        kept = [torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys]
+        packet = getattr(getattr(torch.ops, namespace), base)
+        is_made_of_others = (
+            kept[-1] or getattr(packet, overload or "default") in decomposition_table
+        )
+        if any(kept) and not is_made_of_others and operator_rule(op_type).allowed:
+            found.append(op_type)
+    return found
+
+
+def test_every_kernel_that_programs_may_call_has_a_meaning():
+    known = {f"aten.{name}" for names in NOT_DENOTED.values() for name in names.split()}
+    assert sorted(set(_kernels_without_meaning()) - known) == []
+    assert [name for name in sorted(known) if has_denotation(name)] == []

@@ -33,6 +33,7 @@ from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, roun
 from torch_ir.semantics.bounds.call import spacing as spacing
 from torch_ir.semantics.bounds.light_operands import with_light_operands
 from torch_ir.semantics.bounds.table import RULES
+from torch_ir.semantics.bounds.training import attention
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
 from torch_ir.semantics.numbers import of_no_elements
 from torch_ir.semantics.registry import Kind, denotation
@@ -167,6 +168,9 @@ def _bounded(call: BoundedCall) -> list[Array] | None:
 
 _OPEN: Mapping[Rule, Callable[[BoundedCall], list[Array] | None]] = {
     sums.convolution: sums.beside_zeros,
+    sums.slow_convolution: sums.slow_beside_zeros,
+    attention.attention_backward: sums.not_finite,
+    normalization.weight_norm_backward: sums.not_finite,
     elementwise.power: elementwise.of_infinite_base,
     elementwise.code_numbers: elementwise.without_code,
     sums.trilinear: sums.not_finite,

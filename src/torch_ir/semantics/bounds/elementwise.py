@@ -13,6 +13,8 @@ from torch_ir.semantics.dtypes import rounded as rounded_to
 from torch_ir.semantics.operators.elementwise import between
 
 ONE_ROUNDING, FUNCTION = 1, 7
+GATE = 10
+"""A sigmoid and the products and sums behind it."""
 COMPLEX_PRODUCT, COMPLEX_FUNCTION = 5, 16
 """A complex product has two roundings in each part, more where it divides; a function several."""
 
@@ -304,6 +306,39 @@ def sum_of_two(call: BoundedCall) -> Errors:
     if call.is_narrow and (alpha != 1 or is_number):  # rounded to the type by itself
         error = error + call.result_unit * (scaled + is_number * call.size("other") * abs(alpha))
     return [error]
+
+
+def rectified_sum(call: BoundedCall) -> Errors:
+    """Bound as :func:`sum_of_two`; NaN is 0 or stays, by where an element lies in memory."""
+    (error,) = sum_of_two(call)
+    if error is None:
+        return [None]
+    alpha = call.arguments.get("alpha", 1)
+    total = widened(np.asarray(call["self"])) + alpha * widened(np.asarray(call["other"]))
+    return [np.where(np.isnan(total), np.inf, error)]
+
+
+def gate_moves(call: BoundedCall) -> Errors:
+    """Bound what ``a · σ(b)``, or its gradient, moves by: ``c · u · Σ |terms|`` at each element.
+
+    Kernels subtract ``σ · x`` from x where ``1 - σ`` is meant, and σ below the normal numbers may
+    be 0.
+    """
+    (result,) = call.results
+    place = call["dim"] % result.ndim
+    (a, b), (da, db) = (np.split(call.wide(name), 2, place) for name in ("x", "dx"))
+    gate, a, da, db = 1 / (1 + np.exp(-b)), np.abs(a), np.abs(da), np.abs(db)
+    if "glu" in call.arguments:
+        terms, lost = gate * da + 2 * call.size("glu") * db, da
+        error = call.unit * GATE * terms + least_normal(call.dtype) * lost
+        return [call.opened(error, terms)]
+    gated = np.split(call.size("grad_x"), 2, place)[0]
+    first = call.size("dgrad_glu") * gate + 2 * gated * db
+    second = 2 * first * a + 2 * gated * (da + a * gate * db)
+    terms, given = np.concatenate([first, second], place), call.size("dgrad_glu")
+    lost = np.concatenate([given, 2 * given * a + 2 * gated * a * db], place)
+    error = call.unit * GATE * terms + least_normal(call.dtype) * lost
+    return [call.opened(error, terms)]
 
 
 def added(call: BoundedCall) -> Errors:

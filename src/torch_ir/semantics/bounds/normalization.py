@@ -147,9 +147,16 @@ def _rounded_statistics(
 
 
 def _trains(call: BoundedCall) -> bool:
-    if call.op_type == "aten._native_batch_norm_legit_no_training.default":
+    if call.op_type in _BY_GIVEN:
         return False
     return bool(call.arguments.get("training", call.arguments.get("use_input_stats", True)))
+
+
+_BY_GIVEN = frozenset(
+    f"aten.{name}.default"
+    for name in ("_native_batch_norm_legit_no_training", "_batch_norm_no_update")
+)
+"""Those that never take statistics of the batch."""
 
 
 def instance_norm(call: BoundedCall) -> Errors:
@@ -283,6 +290,24 @@ def _moved(call: BoundedCall, axes: tuple[int, ...], block: float) -> list[Any]:
         error + own * (part + 2 * momentum * size)
         for error, part, size in zip(found, parts, batch, strict=True)
     ]
+
+
+def weight_norm_backward(call: BoundedCall) -> Errors:
+    """Bound ``g / ‖v‖ · (grad - v (Σ grad · v) / ‖v‖²)`` and ``(Σ grad · v) / ‖v‖`` by terms.
+
+    n is how many elements have one norm.
+    """
+    gradient, v, g, norms = (
+        call.size(name) for name in ("grad_w", "saved_v", "saved_g", "saved_norms")
+    )
+    axes = tuple(i for i in range(v.ndim) if i != call["dim"] % v.ndim)
+    terms = gradient * v
+    shared = np.sum(terms, axis=axes, keepdims=True) / norms
+    one_way = call.repeats(terms, axes, keepdims=True)
+    d = call.unit * (2 * FEW + call.depth(length_along(v, axes), BLOCK, one_way))
+    whole = g / norms * (gradient + v * shared / norms)
+    way = np.maximum(shared * norms, g / norms)
+    return [call.opened(d * whole, np.maximum(whole, way)), call.opened(d * shared, way)]
 
 
 # -- backward -------------------------------------------------------------------------------------

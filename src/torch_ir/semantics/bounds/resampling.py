@@ -293,7 +293,7 @@ def sampled_backward(call: BoundedCall) -> Errors:
     found[1] = call.opened(found[1], sampled_gradients(gradient, values, ones)[1], kept_in)
     samples = np.asarray(np.any(lost, axis=tuple(range(1, lost.ndim))))
     found = [_opened_at(where, error) for where, error in zip((samples, lost), found, strict=True)]
-    return found if call["output_mask"][0] else found[1:]
+    return found if call.arguments.get("output_mask", (True,))[0] else found[1:]
 
 
 def of_lost_gradients(call: BoundedCall) -> list[Array] | None:

@@ -13,6 +13,7 @@ from torch_ir.semantics.bounds.call import (
     BLOCK,
     LOOKED_AT,
     STREAM,
+    WALK,
     BoundedCall,
     Errors,
     least_normal,
@@ -22,6 +23,7 @@ from torch_ir.semantics.bounds.call import (
 )
 from torch_ir.semantics.bounds.elementwise import is_lost, turned_by
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
+from torch_ir.semantics.operators.softmax import hidden_by
 
 FEW = 4
 """The exponential, the quotient and the last rounding."""
@@ -70,6 +72,17 @@ def softmax(call: BoundedCall) -> Errors:
     return [call.unit * moduli(result) * (count + _below(wide, axes))]
 
 
+def masked_softmax(call: BoundedCall) -> Errors:
+    """Bound as :func:`softmax`, of what is not masked; all steps are in the result's own type."""
+    (result,) = call.results
+    hidden = hidden_by(call["self"], call["mask"], call["mask_type"])
+    wide = np.where(hidden, -inf, call.wide("self"))
+    axes = reduced_axes(-1 if call["dim"] is None else call["dim"], wide.ndim)
+    below = _below(wide, axes)
+    steps = FEW + below + _walk_in_type(call, np.where(hidden, 0, np.exp(-below)), axes)
+    return [call.stepped(steps, moduli(result))]
+
+
 def log_softmax(call: BoundedCall) -> Errors:
     """Bound ``x - max - ln Σ``: of the row's elements, whatever is masked out in it."""
     (result,) = call.results
@@ -95,6 +108,25 @@ def softmax_backward(call: BoundedCall) -> Errors:
     reach = gradient + total
     error = call.unit * made * (FEW * reach + _sum_depth(call, terms, axes) * total)
     return [call.opened(error, np.maximum(reach, reach * made))]
+
+
+def masked_softmax_backward(call: BoundedCall) -> Errors:
+    """Bound as :func:`softmax_backward`, of what is not masked; all steps are in the type."""
+    gradient, made = (np.where(call["mask"], 0, call.size(n)) for n in ("grad_output", "output"))
+    axes = reduced_axes(-1 if call["dim"] is None else call["dim"], made.ndim)
+    terms = gradient * made
+    total = np.sum(terms, axis=axes, keepdims=True)
+    reach, steps = gradient + total, _walk_in_type(call, terms, axes)
+    error = call.stepped(FEW, made * reach) + made * call.stepped(steps, total)
+    way = np.maximum(reach, reach * made)
+    return [call.opened(error, way, call.results[0].dtype)]
+
+
+def _walk_in_type(call: BoundedCall, terms: Array, axes: tuple[int, ...]) -> Any:
+    """Depth of a sum that is added up in the result's own type, one term after the other."""
+    count = length_along(terms, axes)
+    one_way = call.one_way(call.repeats(terms, axes, keepdims=True), count)
+    return WALK * sqrt(count) + one_way * count
 
 
 def log_softmax_backward(call: BoundedCall) -> Errors:
@@ -237,7 +269,10 @@ def apart(call: BoundedCall) -> Errors:
 
 
 def norm(call: BoundedCall) -> Errors:
-    """Bound relative to the result: all terms are positive; a difference is rounded before."""
+    """Bound relative to the result: all terms are positive; a difference is rounded before.
+
+    Terms that are less than a unit of the sum may all be rounded the same way.
+    """
     (result,) = call.results
     order = call.arguments.get("ord", call.arguments.get("p", 2))
     order = 2.0 if order is None else float(order)
@@ -253,12 +288,44 @@ def norm(call: BoundedCall) -> Errors:
     if order not in (1, 2):  # powers and a root: as a function of each term's logarithm
         logs = np.abs(np.log(np.where((sizes > 0) & np.isfinite(sizes), sizes, 1)))
         count = count + 8 + 2 * abs(order) + 8 / abs(order) + logs * 2
-    error = call.unit * count * sizes + _lost(call, order, length(call))
+    light = np.reshape(_light(call, terms**order, axes), result.shape) if order > 0 else 0.0
+    light = light / order
+    error = (call.unit * count + light) * sizes + _lost(call, order, length(call))
     if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
         error = error + call.result_unit * sizes
     if order < 0:
         sizes = np.maximum(sizes, 1 / sizes)
     return [call.opened(error, np.maximum(sizes, 1) ** min(max(abs(order), 1), 64))]  # its own sum
+
+
+def power_sum(call: BoundedCall) -> Errors:
+    """Bound relative to the result: all terms are positive, each a power by a function.
+
+    Terms that are less than a unit of the sum may all be rounded the same way.
+    """
+    (result,) = call.results
+    order = float(call.arguments.get("ord", 2))
+    axes = reduced_axes(call["dim"], call["self"].ndim)
+    one_way = np.reshape(call.repeats(np.abs(call.wide("self")), axes), -1)
+    one_way = np.reshape(one_way, result.shape) if one_way.size == result.size else 0.0
+    count = FEW + call.depth(length(call), BLOCK, one_way)
+    if order not in (0, 1, 2):
+        count = count + 8 + 2 * abs(order)
+    sizes = moduli(result)
+    error = call.unit * count * sizes + length(call) * least_normal(call.dtype)
+    light = np.reshape(_light(call, call.size("self") ** order, axes), result.shape)
+    return [call.opened(error + light * sizes, sizes)]
+
+
+def _light(call: BoundedCall, terms: Array, axes: tuple[int, ...]) -> Array:
+    """What a sum may lose of terms that are less than its unit, as a part of the sum.
+
+    Added to one that is as large as the whole, they are all rounded down, or up from half on.
+    """
+    total = np.sum(terms, axis=axes, keepdims=True)
+    parts = np.nan_to_num(terms / total, nan=0.0)
+    lost = np.minimum(parts, call.unit)
+    return np.sum(lost, axis=axes, where=parts < 2 * call.unit, keepdims=True)
 
 
 def _lost(call: BoundedCall, order: float, count: int) -> float:
@@ -414,7 +481,7 @@ def attention(call: BoundedCall) -> Errors:
     """
     if not is_inexact(call.results[0].dtype):  # of no elements
         return [None] * len(call.results)
-    value, weights, scores, absolute = _weights(call)
+    value, weights, scores, absolute = weights_of(call)
     width = call["query"].shape[-1]
     # the root of the scale is a factor of either operand there
     steps = 2 * FEW if call.op_type == MATH else 0
@@ -451,7 +518,7 @@ def attended_to_nan(call: BoundedCall) -> list[Array] | None:
     """
     if call.op_type == MATH or not is_inexact(call.results[0].dtype):
         return None
-    *_, scores, _ = _weights(call)
+    *_, scores, _ = weights_of(call)
     lost = np.asarray(np.isnan(scores).any(axis=-1))
     if not scores.shape[-1] and not np.isfinite(call.wide("query")).all():
         lost = np.ones_like(lost)
@@ -459,8 +526,8 @@ def attended_to_nan(call: BoundedCall) -> list[Array] | None:
     return [whole, *([lost] if len(call.results) > 1 else [])]
 
 
-def _weights(call: BoundedCall) -> tuple[Array, Array, Array, Array]:
-    """The values, the weights of each key, the scores, and ``scale · Σ |q · k|``."""
+def weights_of(call: BoundedCall) -> tuple[Array, Array, Array, Array]:
+    """Return the values, the weights of each key, the scores, and ``scale · Σ |q · k|``."""
     query, key, value = (call.wide(name) for name in ("query", "key", "value"))
     if call["enable_gqa"]:
         key, value = (v.repeat(query.shape[-3] // v.shape[-3], axis=-3) for v in (key, value))

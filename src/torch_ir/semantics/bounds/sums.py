@@ -16,6 +16,7 @@ from torch_ir.semantics.bounds.call import (
     BoundedCall,
     Errors,
     accumulated_in,
+    flat,
     least_normal,
     length,
 )
@@ -168,8 +169,9 @@ def scaled_product(call: BoundedCall) -> Errors:
     if "scales" in call.arguments:
         terms = call.size("self") @ call.size("mat2").T * call.size("scales")
     else:
-        first = call.size("self") * call.size("scale_a").reshape(-1, 1)
-        terms = first @ (call.size("mat2") * call.size("scale_b").reshape(1, -1))
+        first, second = (sizes_of(flat(call[name])[0]) for name in ("scale_a", "scale_b"))
+        terms = call.size("mat2") * second.reshape(1, -1)
+        terms = (call.size("self") * first.reshape(-1, 1)) @ terms
         terms = terms if call["bias"] is None else terms + call.size("bias")
     one_way = _repeated(call, ["self", "mat2"], slice(-2, None))
     steps = call.depth(max(call["self"].shape[-1], 1), BLOCK, one_way)
@@ -252,6 +254,27 @@ def convolution(call: BoundedCall) -> Errors:
         pairs = zip(errors, call.terms(), strict=True)
         errors = [call.opened(error, 2 * terms) for error, terms in pairs]
     return _columns(call, errors, [taps]) if _transposes(call) else errors
+
+
+def slow_convolution(call: BoundedCall) -> Errors:
+    """Bound as :func:`convolution`, which this is by another name."""
+    return convolution(_named_plainly(call))
+
+
+def slow_beside_zeros(call: BoundedCall) -> list[Array] | None:
+    """Mark as :func:`beside_zeros`."""
+    return beside_zeros(_named_plainly(call))
+
+
+def _named_plainly(call: BoundedCall) -> BoundedCall:
+    rank = call["weight"].ndim - 2
+    plain = (
+        f"aten.conv_transpose{rank}d.input"
+        if "transpose" in call.op_type
+        else f"aten.conv{rank}d.default"
+    )
+    given = {name: value for name, value in call.arguments.items() if name != "kernel_size"}
+    return replace(call, op_type=plain, arguments={"input": given.pop("self"), **given}, _wide={})
 
 
 def beside_zeros(call: BoundedCall) -> list[Array] | None:

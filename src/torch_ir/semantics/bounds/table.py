@@ -19,9 +19,18 @@ from torch_ir.semantics.bounds import (
 )
 from torch_ir.semantics.bounds.algebra import factorizations, linear_equations
 from torch_ir.semantics.bounds.call import Rule
+from torch_ir.semantics.bounds.training import attention, learned_codes, samples
 
 _ATEN: dict[Rule, str] = {
     elementwise.exact: """
+        _aminmax.default _aminmax.dim _functional_assert_async.msg
+        _functional_assert_scalar.default _functional_sym_constrain_range.default
+        _functional_sym_constrain_range_for_size.default
+        _jagged_to_padded_dense_forward.default _lazy_clone.default _make_dep_token.default
+        _padded_dense_to_jagged_forward.default _sample_dirichlet.default
+        _standard_gamma.default dequantize.self randint_like.Tensor
+        randint_like.Tensor_generator randint_like.generator randint_like.low_generator_dtype
+        unique_dim_consecutive.default
         _int_mm.default _is_all_true.default _is_any_true.default binomial.default
         _pack_padded_sequence.default hash_tensor.default poisson.default
         rand_like.generator randn_like.generator random.default random.from random.to
@@ -197,6 +206,8 @@ _ATEN: dict[Rule, str] = {
     elementwise.sum_of_two: """
         add.Scalar add.Tensor rsub.Scalar rsub.Tensor sub.Scalar sub.Tensor
     """,
+    elementwise.rectified_sum: "_add_relu.Scalar _add_relu.Tensor",
+    elementwise.gate_moves: "glu_backward_jvp.default glu_jvp.default",
     elementwise.added: """
         addcdiv.default addcmul.default
     """,
@@ -258,6 +269,8 @@ _ATEN: dict[Rule, str] = {
     special.incomplete_gamma: """
         igamma.default igammac.default
     """,
+    samples.gamma_gradient: "_standard_gamma_grad.default",
+    samples.beta_gradient: "_dirichlet_grad.default",
     special.polynomial: """
         special_chebyshev_polynomial_t.default special_chebyshev_polynomial_t.n_scalar
         special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_u.default
@@ -293,7 +306,7 @@ _ATEN: dict[Rule, str] = {
         kaiser_window.beta kaiser_window.default kaiser_window.periodic
     """,
     special.frequencies: "fft_fftfreq.default fft_rfftfreq.default",
-    sums.scaled_product: "_scaled_mm.default _weight_int8pack_mm.default",
+    sums.scaled_product: "_scaled_mm.default _scaled_mm_v2.default _weight_int8pack_mm.default",
     sums.time_first: "conv_tbc.default",
     elementwise.linspace: """
         linspace.default
@@ -334,6 +347,16 @@ _ATEN: dict[Rule, str] = {
         conv_transpose2d.input conv_transpose3d.input convolution.default
         convolution_backward.default
     """,
+    sums.slow_convolution: """
+        _slow_conv2d_forward.default mkldnn_convolution.default slow_conv3d_forward.default
+        slow_conv_dilated2d.default slow_conv_dilated3d.default
+        slow_conv_transpose2d.default slow_conv_transpose3d.default
+    """,
+    learned_codes.gradients: """
+        _fake_quantize_learnable_per_channel_affine_backward.default
+        _fake_quantize_learnable_per_tensor_affine_backward.default
+    """,
+    learned_codes.moving_average: "_fused_moving_avg_obs_fq_helper_functional.default",
     elementwise.sixths: "hardsigmoid_backward.default",
     elementwise.shrink_gradient: """
         hardshrink_backward.default hardtanh_backward.default softshrink_backward.default
@@ -352,6 +375,7 @@ _ATEN: dict[Rule, str] = {
         cumprod.default prod.default prod.dim_int
     """,
     sums.scattered: """
+        _index_put_impl.default
         _unsafe_index_put.default embedding_dense_backward.default index_add.default
         index_put.default adaptive_max_pool2d_backward.default
         adaptive_max_pool3d_backward.default fractional_max_pool2d_backward.default
@@ -393,6 +417,8 @@ _ATEN: dict[Rule, str] = {
     rows.softmax: """
         _safe_softmax.default _softmax.default softmax.int special_softmax.default
     """,
+    rows.masked_softmax: "_masked_softmax.default",
+    rows.masked_softmax_backward: "_masked_softmax_backward.default",
     rows.log_softmax: """
         _log_softmax.default log_softmax.int special_log_softmax.default
     """,
@@ -402,7 +428,7 @@ _ATEN: dict[Rule, str] = {
         logsumexp.default special_logsumexp.default
     """,
     rows.running_log_sum: """
-        logcumsumexp.default
+        _logcumsumexp.default logcumsumexp.default
     """,
     linear_equations.solution: """
         _linalg_solve_ex.default linalg_inv_ex.default
@@ -435,13 +461,14 @@ _ATEN: dict[Rule, str] = {
         linalg_matrix_exp.default
     """,
     linear_equations.by_cholesky: """
-        cholesky_inverse.default cholesky_solve.default
+        _cholesky_solve_helper.default cholesky_inverse.default cholesky_solve.default
     """,
     rows.variance: """
         std.correction std.default std.dim std_mean.correction std_mean.default std_mean.dim
         var.correction var.default var.dim var_mean.correction var_mean.default var_mean.dim
     """,
     rows.apart: "dist.default",
+    rows.power_sum: "linalg__powsum.default",
     rows.norm: """
         linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim
         norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
@@ -460,6 +487,8 @@ _ATEN: dict[Rule, str] = {
         _scaled_dot_product_flash_attention_for_cpu.default
         scaled_dot_product_attention.default
     """,
+    attention.attention_backward: "_scaled_dot_product_flash_attention_for_cpu_backward.default",
+    normalization.weight_norm_backward: "_weight_norm_interface_backward.default",
     normalization.layer_norm: """
         layer_norm.default native_layer_norm.default
     """,
@@ -468,7 +497,7 @@ _ATEN: dict[Rule, str] = {
     """,
     normalization.batch_norm: """
         _native_batch_norm_legit.default _native_batch_norm_legit.no_stats
-        _native_batch_norm_legit_functional.default
+        _batch_norm_no_update.default _native_batch_norm_legit_functional.default
         _native_batch_norm_legit_no_training.default batch_norm.default
         _batch_norm_with_update_functional.default native_batch_norm.default
     """,
@@ -506,10 +535,12 @@ _ATEN: dict[Rule, str] = {
         upsample_nearest3d_backward.default upsample_trilinear3d_backward.default
     """,
     resampling.sampled_backward: """
-        grid_sampler_2d_backward.default grid_sampler_3d_backward.default
+        _grid_sampler_2d_cpu_fallback_backward.default grid_sampler_2d_backward.default
+        grid_sampler_3d_backward.default
     """,
     resampling.sampled: """
-        grid_sampler.default grid_sampler_2d.default grid_sampler_3d.default
+        _grid_sampler_2d_cpu_fallback.default grid_sampler.default grid_sampler_2d.default
+        grid_sampler_3d.default
     """,
     resampling.affine_grid: """
         affine_grid_generator.default
@@ -522,6 +553,7 @@ _OTHERS: dict[Rule, str] = {
         dim_order_ops._clone_dim_order.default dim_order_ops._empty_dim_order.default
         dim_order_ops._to_dim_order_copy.default
         prims.convert_element_type.default
+        quantized_decomposed.convert_element_type.no_fuse
         quantized_decomposed.dequantize_per_channel.default
         quantized_decomposed.dequantize_per_channel_group.default
         quantized_decomposed.dequantize_per_tensor.default
@@ -537,6 +569,7 @@ _OTHERS: dict[Rule, str] = {
         quantized_decomposed.choose_qparams_symmetric.tensor
         quantized_decomposed.fake_quant_per_channel.default
         quantized_decomposed.quantize_per_channel.default
+        quantized_decomposed.quantize_per_channel_group.default
         quantized_decomposed.quantize_per_tensor.default
         quantized_decomposed.quantize_per_tensor.tensor
         quantized_decomposed.quantize_per_tensor.tensor2

@@ -34,6 +34,7 @@ from torch_ir.semantics.pointwise import (
     floating,
     is_number,
     is_real,
+    is_real_number,
     number_as,
     pointwise,
     require_common_type,
@@ -49,6 +50,21 @@ def add(self: Operand, other: Operand, alpha: complex = 1) -> Array:
     """``self + alpha · other``, rounded once."""
     _require_alpha(result_dtype(self, other), alpha)
     return pointwise(lambda a, b: a + _scaled(alpha, b), self, other)
+
+
+@denotes("aten._add_relu.Tensor", "aten._add_relu.Scalar")
+def add_relu(self: Operand, other: Operand, alpha: complex = 1) -> Array:
+    """``self + alpha · other`` where that is above 0, else 0; the greatest number for infinity.
+
+    Raises:
+        InvalidIRError: The sum is of a 16-bit or complex type, or of booleans.
+    """
+    total = add(self, other, alpha)
+    is_half = is_float(total.dtype) and total.dtype.itemsize == 2
+    if is_half or not is_real_number(total.dtype):
+        raise InvalidIRError(f"_add_relu does not exist on {total.dtype}")
+    most = (np.finfo if is_float(total.dtype) else np.iinfo)(total.dtype).max
+    return np.clip(total, np.zeros((), total.dtype), np.asarray(most, total.dtype))
 
 
 @denotes("aten.sub.Tensor", "aten.sub.Scalar")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array
 from torch_ir.semantics.operators.control_flow import truth
 from torch_ir.semantics.registry import denotes
 
@@ -27,6 +27,26 @@ def assert_scalar(self: complex, assert_msg: str = "") -> tuple[()]:
     if not self:
         raise InvalidIRError(f"what the program asserts does not hold: {assert_msg}")
     return ()
+
+
+@denotes("aten._make_dep_token.default")
+def make_dep_token(dtype: np.dtype[Any] | None = None) -> Array:
+    """A tensor without dimensions that orders what takes it; its value is of no account."""
+    return np.zeros((), DEFAULT_FLOAT if dtype is None else dtype)
+
+
+@denotes("aten._functional_assert_async.msg")
+def functional_assert_async(self: Array, assert_msg: str, dep_token: Array) -> Array:
+    """:func:`assert_async`, and the token, on which what comes later depends."""
+    assert_async(self, assert_msg)
+    return dep_token.copy()
+
+
+@denotes("aten._functional_assert_scalar.default")
+def functional_assert_scalar(self: complex, assert_msg: str, dep_token: Array) -> Array:
+    """:func:`assert_scalar`, and the token."""
+    assert_scalar(self, assert_msg)
+    return dep_token.copy()
 
 
 @denotes("aten._assert_tensor_metadata.default")
@@ -50,3 +70,15 @@ def sym_constrain_range(size: int, min: int | None = None, max: int | None = Non
     if (min is not None and size < min) or (max is not None and size > max):
         raise InvalidIRError(f"the program asserts {size} to be from {min} to {max}")
     return ()
+
+
+@denotes(
+    "aten._functional_sym_constrain_range.default",
+    "aten._functional_sym_constrain_range_for_size.default",
+)
+def functional_sym_constrain_range(
+    size: int, min: int | None, max: int | None, dep_token: Array
+) -> Array:
+    """:func:`sym_constrain_range`, and the token."""
+    sym_constrain_range(size, min, max)
+    return dep_token.copy()

@@ -161,3 +161,45 @@ def scaled_dot_product_attention_math(
         query, key, value, attn_mask, is_causal, scale, dropout_p, enable_gqa
     )
     return rounded(result, query.dtype), rounded(weights, query.dtype)
+
+
+@denotes("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
+@np.errstate(all="ignore")
+def flash_attention_backward(
+    grad_out: Array,
+    query: Array,
+    key: Array,
+    value: Array,
+    out: Array,
+    logsumexp: Array,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Array | None = None,
+    scale: float | None = None,
+) -> tuple[Array, Array, Array]:
+    """The gradients of attention by the query, the key and the value.
+
+    With the weights ``p = exp(scores - logsumexp)`` and ``s = p · (g · valueᵀ - Σ g · out)``:
+    ``scale · s · key``, ``scale · sᵀ · query`` and ``pᵀ · g``.
+
+    Raises:
+        InvalidIRError: As for the forward operator.
+    """
+    if dropout_p:
+        raise InvalidIRError("attention that drops weights at random has no denotation")
+    _require(query, key, value)
+    wide, width = working(query.dtype), query.shape[-1]
+    gradient, q, k, v, made = (a.astype(wide) for a in (grad_out, query, key, value, out))
+    factor = (1 / sqrt(width) if width else 1.0) if scale is None else scale
+    scores = _scores(q, k, attn_mask, is_causal, scale)
+    weights = np.where(np.isneginf(scores), 0, np.exp(scores - logsumexp[..., None]))
+    share = np.sum(gradient * made, axis=-1, keepdims=True)
+    moved = weights * (gradient @ v.swapaxes(-1, -2) - share)
+    gradients = (
+        moved @ k * factor,
+        moved.swapaxes(-1, -2) @ q * factor,
+        weights.swapaxes(-1, -2) @ gradient,
+    )
+    first, second, third = (rounded(part, query.dtype) for part in gradients)
+    return first, second, third

@@ -16,7 +16,14 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.broadcast import broadcast_to
-from torch_ir.semantics.dtypes import Array, Operand, is_bool, is_complex, rounded
+from torch_ir.semantics.dtypes import (
+    DEFAULT_FLOAT,
+    Array,
+    Operand,
+    is_bool,
+    is_complex,
+    rounded,
+)
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]
@@ -52,6 +59,18 @@ def convert_element_type(a: Array, dtype: DType) -> Array:
     return converted(a, dtype)
 
 
+@denotes("quantized_decomposed.convert_element_type.no_fuse")
+def convert_element_type_apart(input: Array, dtype: DType) -> Array:
+    """As :func:`convert_element_type`; only passes treat it otherwise."""
+    return converted(input, dtype)
+
+
+@denotes("aten.dequantize.self")
+def dequantize(self: Array) -> Array:
+    """The elements as float32: what is no code stands for itself."""
+    return converted(self, DEFAULT_FLOAT)
+
+
 @denotes("aten.to.other", "aten.type_as.default")
 def to_other(self: Operand, other: Operand, copy: bool = False) -> Array:
     """The elements converted to the type of ``other``, as :func:`converted`."""
@@ -64,7 +83,7 @@ def to_other(self: Operand, other: Operand, copy: bool = False) -> Array:
     "aten.detach_.default",  # writes what autograd keeps, and no element
     *("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"),
     *("aten.resolve_conj.default", "aten.resolve_neg.default"),  # here nothing is put off
-    "dim_order_ops._clone_dim_order.default",
+    *("dim_order_ops._clone_dim_order.default", "aten._lazy_clone.default"),
 )
 def clone(self: Array) -> Array:
     """The same elements."""

@@ -293,6 +293,59 @@ def conv_transpose(
     return _unbatched(input, weight, bias, *kind)
 
 
+@denotes(
+    *("aten._slow_conv2d_forward.default", "aten.slow_conv3d_forward.default"),
+    *("aten.slow_conv_dilated2d.default", "aten.slow_conv_dilated3d.default"),
+)
+def slow_conv(
+    self: Array,
+    weight: Array,
+    kernel_size: Sequence[int],
+    bias: Array | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+) -> Array:
+    """:func:`conv` of one group; the kernel's size is said twice."""
+    _require_kernel(weight, kernel_size)
+    return conv(self, weight, bias, stride, padding, dilation)
+
+
+@denotes("aten.slow_conv_transpose2d.default", "aten.slow_conv_transpose3d.default")
+def slow_conv_transpose(
+    self: Array,
+    weight: Array,
+    kernel_size: Sequence[int],
+    bias: Array | None = None,
+    stride: Sequence[int] = (1,),
+    padding: Sequence[int] = (0,),
+    output_padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
+) -> Array:
+    """:func:`conv_transpose` of one group."""
+    _require_kernel(weight, kernel_size)
+    return conv_transpose(self, weight, bias, stride, padding, output_padding, 1, dilation)
+
+
+@denotes("aten.mkldnn_convolution.default")
+def mkldnn_convolution(
+    self: Array,
+    weight: Array,
+    bias: Array | None,
+    padding: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Array:
+    """:func:`convolution`, not transposed."""
+    return convolution(self, weight, bias, stride, padding, dilation, False, (0,), groups)
+
+
+def _require_kernel(weight: Array, kernel_size: Sequence[int]) -> None:
+    if tuple(per_axis(kernel_size, weight.ndim - 2, "kernel_size")) != weight.shape[2:]:
+        raise InvalidIRError(f"filters {list(weight.shape)} have no kernel {list(kernel_size)}")
+
+
 @denotes("aten.conv_tbc.default")
 def conv_tbc(self: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
     """A convolution of sequences, time first.

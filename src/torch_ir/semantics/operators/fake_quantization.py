@@ -24,7 +24,7 @@ Single = np.float32
 # -- fake quantization ----------------------------------------------------------------------------
 
 
-def _faked(
+def faked(
     values: Array,
     scale: Any,
     zero_point: Any,
@@ -32,7 +32,7 @@ def _faked(
     quant_max: int,
     kind: str = "float32",
 ) -> tuple[Array, Array]:
-    """``(clamp(round(x / scale) + zero) - zero) · scale``, and what was not clamped."""
+    """Return ``(clamp(round(x / scale) + zero) - zero) · scale``, and what was not clamped."""
     if not is_float(values.dtype):
         raise InvalidIRError(f"{values.dtype} numbers are not quantized; convert them first")
     codes = _codes(values, scale, zero_point, kind)
@@ -50,7 +50,8 @@ def _codes(values: Array, scale: Any, zero_point: Any, kind: str = "float32") ->
         return np.nan_to_num(np.rint(scaled)).astype("float64") + zero_point
 
 
-def _along(parameter: Array, axis: int, rank: int) -> Array:
+def along_axis(parameter: Array, axis: int, rank: int) -> Array:
+    """Return one parameter for each place of an axis, to broadcast to a rank."""
     kind = "float32" if is_float(parameter.dtype) else "int64"
     return along(parameter.astype(kind), axis, rank)
 
@@ -60,7 +61,7 @@ def fake_quantize_cachemask(
     self: Array, scale: float, zero_point: int, quant_min: int, quant_max: int
 ) -> tuple[Array, Array]:
     """The numbers that codes stand for, and where nothing was clamped; shapes: the operand's."""
-    return _faked(self, Single(scale), zero_point, quant_min, quant_max)
+    return faked(self, Single(scale), zero_point, quant_min, quant_max)
 
 
 @denotes(
@@ -72,7 +73,7 @@ def fake_quantize(
 ) -> Array:
     """The numbers that codes of one scale and zero point stand for; the operand's type."""
     one, zero = Single(number(scale)), int(number(zero_point))
-    return _faked(self, one, zero, quant_min, quant_max)[0]
+    return faked(self, one, zero, quant_min, quant_max)[0]
 
 
 @denotes("aten._fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default")
@@ -87,7 +88,7 @@ def fake_quantize_cachemask_tensors(
     """As :func:`fake_quantize_cachemask`; where it is not enabled, the operand and all true."""
     if not int(fake_quant_enabled.item()):
         return self.copy(), np.ones(self.shape, bool)
-    return _faked(self, Single(scale.item()), int(zero_point.item()), quant_min, quant_max)
+    return faked(self, Single(scale.item()), int(zero_point.item()), quant_min, quant_max)
 
 
 @denotes("aten.fake_quantize_per_channel_affine_cachemask.default")
@@ -98,9 +99,9 @@ def fake_quantize_channels_cachemask(
 
     Floating-point zero points are added before rounding. Numbers in float64 are rounded there.
     """
-    scales, zeros = _along(scale, axis, self.ndim), _along(zero_point, axis, self.ndim)
+    scales, zeros = along_axis(scale, axis, self.ndim), along_axis(zero_point, axis, self.ndim)
     kind = "float64" if self.dtype == np.float64 else "float32"
-    return _faked(self, scales, zeros, quant_min, quant_max, kind)
+    return faked(self, scales, zeros, quant_min, quant_max, kind)
 
 
 @denotes("aten.fake_quantize_per_channel_affine.default")
@@ -129,7 +130,8 @@ def fake_quantize_backward(grad: Array, mask: Array) -> Array:
     return rounded(grad * mask.astype(grad.dtype), grad.dtype)
 
 
-def _learned(zero_point: Array, quant_min: int, quant_max: int) -> Array:
+def learned_zero(zero_point: Array, quant_min: int, quant_max: int) -> Array:
+    """Return zero points that are learned as codes: rounded, and clamped to these."""
     return np.clip(np.rint(zero_point.astype("float32")), quant_min, quant_max).astype("int64")
 
 
@@ -152,8 +154,8 @@ def learnable_fake_quantize(
     if not (scale.ndim and zero_point.ndim and scale[:1].size == 1 and zero_point[:1].size == 1):
         shapes = f"{list(scale.shape)} and {list(zero_point.shape)}"
         raise InvalidIRError(f"parameters of shapes {shapes} have no first element; give them one")
-    zero = int(_learned(zero_point[:1], quant_min, quant_max).item())
-    return _faked(self, Single(scale[0].item()), zero, quant_min, quant_max)[0]
+    zero = int(learned_zero(zero_point[:1], quant_min, quant_max).item())
+    return faked(self, Single(scale[0].item()), zero, quant_min, quant_max)[0]
 
 
 @denotes("aten._fake_quantize_learnable_per_channel_affine.default")
@@ -167,7 +169,7 @@ def learnable_fake_quantize_channels(
     grad_factor: float = 1.0,
 ) -> Array:
     """As :func:`learnable_fake_quantize`, one of both for each place of an axis."""
-    zeros = _learned(zero_point, quant_min, quant_max)
+    zeros = learned_zero(zero_point, quant_min, quant_max)
     return fake_quantize_channels(self, scale, zeros, axis, quant_min, quant_max)
 
 
@@ -268,20 +270,35 @@ def choose_qparams_per_tensor(self: Array, reduce_range: bool = False) -> tuple[
     Scales below 6.1e-5 are raised to it, and the range with them.
     """
     low, high = (float(end) for end in _ends(self.astype("float32")))
-    top = 127 if reduce_range else 255
-    scale = (high - low) / top
+    return parameters_of(low, high, 0, 127 if reduce_range else 255)
+
+
+def parameters_of(
+    low: float, high: float, least: int, most: int, *, symmetric: bool = False
+) -> tuple[float, int]:
+    """Scale and zero point of codes from least to most for a range that has 0 in it.
+
+    Symmetric ones of a range with both signs have 0 in the middle of the codes.
+    """
+    balanced = symmetric and low < 0 < high
+    if balanced:
+        ends = -((most - least) // 2 + 1), (most - least) // 2
+        reach = max(abs(low / ends[0]), abs(high / ends[1]))
+        low, high = (float(Single(reach * end)) for end in ends)
+    scale = (high - low) / (most - least)
     with np.errstate(all="ignore"):
         if Single(scale) == 0 or np.isinf(Single(1) / Single(scale)):
             scale = 0.1
-    least = float(Single(6.1e-5))
-    if scale < least:
-        grown, scale = least / scale, least
+    small = float(Single(6.1e-5))
+    if scale < small:
+        grown, scale = small / scale, small
         if low == 0:
             high = float(Single(high * grown))
         elif high == 0:
             low = float(Single(low * grown))
         else:
             low, high = (float(Single(end * grown)) for end in (low, high))
-    by_low, by_high = -low / scale, top - high / scale
-    zero = by_low if abs(low / scale) < top + abs(high / scale) else by_high
-    return scale, int(np.clip(np.rint(zero), 0, top))
+    by_low, by_high = least - low / scale, most - high / scale
+    zero = by_low if abs(least) + abs(low / scale) < abs(most) + abs(high / scale) else by_high
+    zero = (least + most) / 2 if balanced else zero
+    return scale, int(np.clip(np.rint(zero), least, most))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.semantics.axes import axis as place_of
 from torch_ir.semantics.dtypes import Array, result_dtype, rounded, working
 from torch_ir.semantics.operators.grid_sampling import NEAREST, slopes_of
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
@@ -152,6 +153,40 @@ def masked_scatter_backward(grad_output: Array, mask: Array, sizes: Sequence[int
     return flat.reshape(tuple(sizes))
 
 
+def _gates(x: Array, dim: int) -> tuple[Array, Array, Array]:
+    """The halves of a gated tensor in working precision, and the sigmoid of the second."""
+    first, second = np.split(x.astype(working(x.dtype)), 2, axis=place_of(dim, x.ndim))
+    return first, second, 1 / (1 + np.exp(-second))
+
+
+@denotes("aten.glu_jvp.default")
+@np.errstate(all="ignore")
+def glu_jvp(glu: Array, x: Array, dx: Array, dim: int) -> Array:
+    """What ``glu = a · σ(b)`` moves by with its halves: ``σ · da + glu · (1 - σ) · db``."""
+    _, _, gate = _gates(x, dim)
+    da, db, _ = _gates(dx, dim)
+    return rounded(gate * da + glu.astype(da.dtype) * (1 - gate) * db, glu.dtype)
+
+
+@denotes("aten.glu_backward_jvp.default")
+@np.errstate(all="ignore")
+def glu_backward_jvp(
+    grad_x: Array, grad_glu: Array, x: Array, dgrad_glu: Array, dx: Array, dim: int
+) -> Array:
+    """What the gradient of ``glu`` moves by with that of its result and with its halves.
+
+    The first half is ``g σ``: ``dg σ + (g σ) (1 - σ) db`` =: m. The second is ``g σ a (1 - σ)``:
+    ``m a (1 - σ) + (g σ) (1 - σ) (da - a σ db)``. ``g σ`` is the first half of ``grad_x``.
+    """
+    a, _, gate = _gates(x, dim)
+    da, db, _ = _gates(dx, dim)
+    gated, _, _ = _gates(grad_x, dim)
+    rest = 1 - gate
+    first = dgrad_glu.astype(a.dtype) * gate + gated * rest * db
+    second = first * a * rest + gated * rest * (da - a * gate * db)
+    return rounded(np.concatenate([first, second], place_of(dim, x.ndim)), x.dtype)
+
+
 # -- products and distances -----------------------------------------------------------------------
 
 
@@ -283,3 +318,17 @@ def sampled_gradients(
             others = [tap[2 if i == axis else 1] for i, tap in enumerate(taps)]
             points[..., rank - 1 - axis] += along * np.prod(others, axis=0)
     return planes, points
+
+
+@denotes("aten._grid_sampler_2d_cpu_fallback_backward.default")
+def grid_sampler_2d_fallback_backward(
+    grad_output: Array,
+    input: Array,
+    grid: Array,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+) -> tuple[Array | None, Array]:
+    """Both gradients of ``grid_sampler_2d``."""
+    how = (interpolation_mode, padding_mode, align_corners)
+    return grid_sampler_backward(grad_output, input, grid, *how, (True, True))

@@ -139,7 +139,7 @@ def _require(input: Array, grid: Array, mode: int, padding_mode: int, rank: int)
         raise InvalidIRError(f"no interpolation {mode} with padding {padding_mode}")
 
 
-@denotes("aten.grid_sampler_2d.default")
+@denotes("aten.grid_sampler_2d.default", "aten._grid_sampler_2d_cpu_fallback.default")
 def grid_sampler_2d(
     input: Array, grid: Array, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Array:

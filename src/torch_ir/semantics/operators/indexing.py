@@ -167,6 +167,18 @@ def index_put(
     return put(self, places, broadcast_to(values, places.shape), accumulate)
 
 
+@denotes("aten._index_put_impl.default")
+def index_put_impl(
+    self: Array,
+    indices: Sequence[Array | None],
+    values: Array,
+    accumulate: bool = False,
+    unsafe: bool = False,
+) -> Array:
+    """As :func:`index_put`, whose checks are part of it: ``unsafe`` only leaves torch's out."""
+    return index_put(self, indices, values, accumulate)
+
+
 # -- along one dimension --------------------------------------------------------------------------
 
 

@@ -353,6 +353,12 @@ def cholesky_solve(self: Array, input2: Array, upper: bool = False) -> Array:
     return rounded(substituted(adjoint(lower), first, upper=True), self.dtype)
 
 
+@denotes("aten._cholesky_solve_helper.default")
+def cholesky_solve_helper(self: Array, A: Array, upper: bool) -> Array:
+    """:func:`cholesky_solve` by the factor ``A``."""
+    return cholesky_solve(self, A, upper)
+
+
 @denotes("aten.cholesky_inverse.default")
 def cholesky_inverse(self: Array, upper: bool = False) -> Array:
     """The inverse of ``L Lᴴ`` (``Uᴴ U``)."""

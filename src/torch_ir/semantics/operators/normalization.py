@@ -353,6 +353,21 @@ def batch_norm_with_update(
     return result, mean, rstd, np.zeros(0, "uint8"), running[0], running[1]
 
 
+@denotes("aten._batch_norm_no_update.default")
+def batch_norm_no_update(
+    input: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array,
+    running_var: Array,
+    momentum: float,
+    eps: float,
+) -> tuple[Array, Array, Array, Array]:
+    """Normalized by given statistics; the other results keep nothing on the CPU."""
+    given = (input, weight, bias, running_mean, running_var, momentum, eps)
+    return *batch_norm_no_training(*given), np.zeros(0, "uint8")
+
+
 def _moved(running: Array, batch: Array, momentum: float) -> Array:
     """The running statistics after a batch."""
     with np.errstate(all="ignore"):

@@ -179,3 +179,25 @@ def batch_norm_backward(
     """As ``native_batch_norm_backward``; ``save_var`` is 1 / √(variance + eps)."""
     del reserve
     return native_batch_norm_backward(save_invstd=save_var, train=update, **arguments)
+
+
+@denotes("aten._weight_norm_interface_backward.default")
+@np.errstate(all="ignore")
+def weight_norm_backward(
+    grad_w: Array, saved_v: Array, saved_g: Array, saved_norms: Array, dim: int
+) -> tuple[Array, Array]:
+    """The gradients of ``w = v · g / ‖v‖`` by v and g, norms over all axes but the first or last.
+
+    ``g / ‖v‖ · (grad - v · (Σ grad · v) / ‖v‖²)`` and ``(Σ grad · v) / ‖v‖``.
+
+    Raises:
+        InvalidIRError: ``dim`` is another axis.
+    """
+    if dim not in (0, saved_v.ndim - 1):
+        raise InvalidIRError(f"weights of {saved_v.ndim} axes have no norms for axis {dim}")
+    axes = tuple(i for i in range(saved_v.ndim) if i != dim)
+    gradient, v, g, norms = map(widened, (grad_w, saved_v, saved_g, saved_norms))
+    shared = np.sum(gradient * v, axis=axes, keepdims=True) / norms
+    return rounded(g / norms * (gradient - v * shared / norms), saved_v.dtype), rounded(
+        shared, saved_g.dtype
+    )

@@ -26,6 +26,7 @@ QUANTIZING = frozenset(
         "quantize_per_tensor.tensor",
         "quantize_per_tensor.tensor2",
         "quantize_per_channel.default",
+        "quantize_per_channel_group.default",
         "quantize_per_token.default",
     )
 )
@@ -125,6 +126,28 @@ def dequantize_per_channel(
     return rounded(_scaled(input, offsets, along(scales, axis, input.ndim)), out_dtype or _FLOAT)
 
 
+@denotes("quantized_decomposed.quantize_per_channel_group.default")
+def quantize_per_channel_group(
+    input: Array,
+    scales: Array,
+    zero_points: Array,
+    quant_min: int,
+    quant_max: int,
+    dtype: DType,
+    group_size: int = 128,
+) -> Array:
+    """As :func:`quantize_per_token`, one of both for each ``group_size`` columns of a row.
+
+    Raises:
+        InvalidIRError: The numbers are no matrix, or the groups do not divide its columns.
+    """
+    groups = _in_groups(input, scales, group_size)
+    parameters = (scales.reshape(-1, 1), zero_points.reshape(-1, 1))
+    return quantize_per_token(groups, *parameters, quant_min, quant_max, dtype).reshape(
+        input.shape
+    )
+
+
 @denotes("quantized_decomposed.dequantize_per_channel_group.default")
 def dequantize_per_channel_group(
     input: Array,
@@ -141,17 +164,22 @@ def dequantize_per_channel_group(
     Raises:
         InvalidIRError: The codes are no matrix, or the groups do not divide its columns.
     """
-    if input.ndim != 2:
-        raise InvalidIRError(f"codes of shape {list(input.shape)} are no matrix")
-    columns = input.shape[1]
+    groups = _in_groups(input, scales, group_size)
+    offsets = None if zero_points is None else zero_points.reshape(-1, 1)
+    numbers = _scaled(groups, offsets, scales.reshape(-1, 1))
+    return rounded(numbers.reshape(input.shape), output_dtype)
+
+
+def _in_groups(values: Array, scales: Array, group_size: int) -> Array:
+    """The groups of a matrix that share a scale, each a row."""
+    if values.ndim != 2:
+        raise InvalidIRError(f"codes of shape {list(values.shape)} are no matrix")
+    columns = values.shape[1]
     if group_size > columns and scales.shape[-1] == 1:
         group_size = columns
     if group_size <= 1 or columns % group_size:
         raise InvalidIRError(f"groups of {group_size} do not divide {columns} columns")
-    groups = input.reshape(-1, group_size)
-    offsets = None if zero_points is None else zero_points.reshape(-1, 1)
-    numbers = _scaled(groups, offsets, scales.reshape(-1, 1))
-    return rounded(numbers.reshape(input.shape), output_dtype)
+    return values.reshape(-1, group_size)
 
 
 @denotes("quantized_decomposed.quantize_per_token.default")

@@ -5,6 +5,7 @@ Source: torch._int_mm, torch._scaled_mm and torch._weight_int8pack_mm, as torcha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,36 @@ def weight_int8pack_mm(self: Array, mat2: Array, scales: Array) -> Array:
     if mat2.dtype != np.int8 or not is_float(self.dtype) or scales.shape != mat2.shape[:1]:
         raise InvalidIRError(f"{self.dtype} by {mat2.dtype} with {list(scales.shape)} scales")
     return rounded(widened(self) @ mat2.T.astype("float64") * widened(scales), self.dtype)
+
+
+_ONE_SCALE, _SCALE_OF_ROW = 0, 1
+"""How scales are laid out (``torch.nn.functional.ScalingType``)."""
+
+
+@denotes("aten._scaled_mm_v2.default")
+def scaled_mm_v2(
+    self: Array,
+    mat2: Array,
+    scale_a: Sequence[Array],
+    recipe_a: Sequence[int],
+    swizzle_a: Sequence[int],
+    scale_b: Sequence[Array],
+    recipe_b: Sequence[int],
+    swizzle_b: Sequence[int],
+    bias: Array | None,
+    out_dtype: np.dtype[Any] | None,
+    contraction_dim: Sequence[int] = (),
+    use_fast_accum: bool = False,
+) -> Array:
+    """:func:`scaled_mm` by scales of one number, or of each row of a and column of b.
+
+    Raises:
+        InvalidIRError: As there, and where scales are of blocks or in another order.
+    """
+    plain = all(len(s) == 1 for s in (scale_a, scale_b)) and not any((*swizzle_a, *swizzle_b))
+    if not plain or any(how not in (_ONE_SCALE, _SCALE_OF_ROW) for how in (*recipe_a, *recipe_b)):
+        raise InvalidIRError("products by scales of blocks have no denotation")
+    return scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, None, out_dtype)
 
 
 @denotes("aten._scaled_mm.default")

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
@@ -105,11 +106,23 @@ def randint(
     return _integers(low, high, _shape(size), dtype or np.dtype("int64"), draws)
 
 
-@denotes("aten.randint_like.default", "aten.randint_like.low_dtype", draws=True)
+@denotes(
+    *("aten.randint_like.default", "aten.randint_like.generator", "aten.randint_like.Tensor"),
+    *("aten.randint_like.Tensor_generator", "aten.randint_like.low_dtype"),
+    "aten.randint_like.low_generator_dtype",
+    draws=True,
+)
 def randint_like(
-    self: Array, high: int, draws: Draws, low: int = 0, dtype: DType | None = None
+    self: Array, high: int | Array, draws: Draws, low: int = 0, dtype: DType | None = None
 ) -> Array:
-    """Integers from ``low`` below ``high``, in the shape and type of ``self``."""
+    """Integers from ``low`` below ``high``, in the shape and type of ``self``.
+
+    A high that is a tensor without dimensions is cut to an integer.
+    """
+    if isinstance(high, np.ndarray):
+        if high.ndim:
+            raise InvalidIRError(f"a limit of shape {list(high.shape)} is no number")
+        high = int(high.item())
     return _integers(low, high, self.shape, dtype or self.dtype, draws)
 
 
@@ -315,6 +328,32 @@ def random(self: Array, draws: Draws, to: int | None = None, **bounds: int) -> A
         return _integers(low, 2 ** significant_bits(self.dtype) + 1, self.shape, self.dtype, draws)
     most = 1 if self.dtype == np.bool_ else np.iinfo(self.dtype).max
     return _integers(low, min(int(most), 2**63 - 2) + 1, self.shape, self.dtype, draws)
+
+
+@denotes("aten._standard_gamma.default", draws=True)
+def standard_gamma(self: Array, draws: Draws) -> Array:
+    """From the gamma distribution with the shape that stands in ``self`` and scale 1, in its type.
+
+    At least the least normal number of the type.
+    """
+    require_type("standard_gamma", is_float, self)
+    return _positive(draws.gamma(self.astype("float64")), self.dtype)
+
+
+@denotes("aten._sample_dirichlet.default", draws=True)
+@np.errstate(all="ignore")
+def sample_dirichlet(self: Array, draws: Draws) -> Array:
+    """From Dirichlet's distribution: gamma's along the last dimension, parts of their sum."""
+    require_type("sample_dirichlet", is_float, self)
+    drawn = np.atleast_1d(standard_gamma(self.astype("float64"), draws))
+    parts = drawn / np.sum(drawn, -1, keepdims=True)
+    return _positive(parts.reshape(self.shape), self.dtype)
+
+
+def _positive(drawn: Array, dtype: DType) -> Array:
+    return np.maximum(
+        rounded(drawn, dtype), rounded(float(ml_dtypes.finfo(dtype).smallest_normal), dtype)
+    )
 
 
 _MOST = 10_000_000

@@ -232,7 +232,7 @@ def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
     return _extreme(self, dim, keepdim, largest=False)
 
 
-@denotes("aten.aminmax.default")
+@denotes("aten.aminmax.default", "aten._aminmax.default", "aten._aminmax.dim")
 def aminmax(self: Array, *, dim: int | None = None, keepdim: bool = False) -> tuple[Array, Array]:
     """The smallest and the largest element; see ``amax``."""
     return amin(self, dim, keepdim), amax(self, dim, keepdim)
@@ -373,6 +373,30 @@ def vector_norm(
         magnitude = np.abs(_wide(self, taken))
     result = wide_norm(magnitude, float(ord), axes, keepdim)
     return rounded(result, real_of(taken))
+
+
+@denotes("aten.linalg__powsum.default")
+@np.errstate(all="ignore")
+def power_sum(
+    self: Array,
+    ord: float = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """``Σ |x|ᵖ`` over dimensions, for p = ``ord``; type and shape as of ``linalg_vector_norm``.
+
+    Raises:
+        InvalidIRError: The operand is neither floating nor complex.
+    """
+    if not is_inexact(self.dtype):
+        raise InvalidIRError(f"{self.dtype} has no sum of powers")
+    taken = self.dtype if dtype is None else dtype
+    powers = np.power(np.abs(_wide(self, taken)), float(ord))
+    return rounded(
+        np.sum(powers, axis=reduced_axes(dim, self.ndim), keepdims=keepdim), real_of(taken)
+    )
 
 
 @denotes("aten.norm.Scalar", "aten.norm.ScalarOpt_dim")

@@ -46,7 +46,7 @@ def cumprod(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Arr
     return _scanned(np.cumprod, self, dim, dtype)
 
 
-@denotes("aten.logcumsumexp.default")
+@denotes("aten.logcumsumexp.default", "aten._logcumsumexp.default")
 def logcumsumexp(self: Array, dim: int) -> Array:
     """``result[…, i, …] = log Σ exp(self[…, j, …])`` for j ≤ i, without overflow between.
 

@@ -105,6 +105,40 @@ def safe_softmax(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> A
     return rounded(np.where(masked, 0, wide_softmax(wide, dim)), _taken(self, dtype))
 
 
+@denotes("aten._masked_softmax.default")
+@np.errstate(all="ignore")
+def masked_softmax(
+    self: Array, mask: Array, dim: int | None = None, mask_type: int | None = None
+) -> Array:
+    """``_softmax`` of the elements where the mask is false, and 0 where it is true.
+
+    A line that is masked as a whole is NaN. ``dim`` is the last by default. A mask of four-
+    dimensional scores may be one matrix: of queries and keys (``mask_type`` 0), or of samples and
+    keys (1); else it has the shape of the operand.
+
+    Raises:
+        InvalidIRError: The mask is not boolean, or its shape is none of these.
+    """
+    place, hidden = -1 if dim is None else dim, hidden_by(self, mask, mask_type)
+    wide = np.where(hidden, -np.inf, _floating(self, None))
+    axes = _axes(place, wide.ndim)
+    lost = np.all(hidden, axis=axes, keepdims=True)
+    made = np.where(hidden, 0, wide_softmax(wide, place))
+    return rounded(np.where(lost, np.nan, made), self.dtype)
+
+
+def hidden_by(values: Array, mask: Array, mask_type: int | None) -> Array:
+    """Return the mask of each element: true where it is left out."""
+    shape, kind = values.shape, mask_type if values.ndim == 4 and mask.ndim == 2 else 2
+    wanted = {0: (*shape[2:3] * 2,), 1: (*shape[:1], *shape[2:3]), 2: shape}.get(kind or 0)
+    if mask.dtype != bool or kind is None or mask.shape != wanted:
+        raise InvalidIRError(
+            f"a mask of {mask.dtype} {list(mask.shape)} hides no elements of {list(shape)}"
+        )
+    ways = {0: mask[None, None], 1: mask[:, None, None] if mask.ndim else mask, 2: mask}
+    return np.broadcast_to(ways[kind], shape)
+
+
 # -- gradients ------------------------------------------------------------------------------------
 
 
@@ -117,6 +151,18 @@ def softmax_backward(
     gradient, made = widened(grad_output), widened(output)
     total = np.sum(gradient * made, axis=_axes(dim, made.ndim), keepdims=True)
     return rounded((gradient - total) * made, input_dtype)
+
+
+@denotes("aten._masked_softmax_backward.default")
+@np.errstate(all="ignore")
+def masked_softmax_backward(
+    grad_output: Array, output: Array, mask: Array, dim: int | None = None
+) -> Array:
+    """``(gᵢ − Σⱼ gⱼ yⱼ) yᵢ`` over what is not masked, and 0 where it is."""
+    gradient, made = (np.where(mask, 0, widened(values)) for values in (grad_output, output))
+    axes = _axes(-1 if dim is None else dim, made.ndim)
+    total = np.sum(gradient * made, axis=axes, keepdims=True)
+    return rounded(np.where(mask, 0, (gradient - total) * made), grad_output.dtype)
 
 
 @denotes("aten._log_softmax_backward_data.default")

@@ -350,6 +350,14 @@ def unique_consecutive(
     return _distinct_parts(self, dim, ordered=False)
 
 
+@denotes("aten.unique_dim_consecutive.default")
+def unique_dim_consecutive(
+    self: Array, dim: int, return_inverse: bool = False, return_counts: bool = False
+) -> Distinct:
+    """The first of each run of equal parts along a dimension, numbers and counts in any case."""
+    return _distinct_parts(self, dim, ordered=False)
+
+
 def _asked(
     values: Array, inverse: Array, counts: Array, inverse_asked: bool, counts_asked: bool
 ) -> Distinct:

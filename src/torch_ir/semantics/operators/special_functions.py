@@ -226,6 +226,9 @@ def _digamma(x: float) -> float:
     return total + math.log(x) - 1 / (2 * x) - tail
 
 
+digamma = _each(_digamma)
+
+
 def _zeta(s: float, q: float) -> float:
     """``Σ (q + k)^(−s)`` over k ≥ 0: infinite of the order 1, and at poles, also of NaN."""
     is_pole = q <= 0 and (math.isinf(q) or q == math.floor(q))
@@ -428,7 +431,7 @@ _ONE: Mapping[str, tuple[Callable[[Array], Any], str]] = {
     "special_scaled_modified_bessel_k1": (partial(scaled_bessel_k, 1), "``eˣ K₁(x)``."),
     "special_airy_ai": (airy, "Airy's function Ai."),
     "special_spherical_bessel_j0": (spherical_j0, "``sin x / x``: 1 at 0, 0 at ±inf."),
-    "digamma": (_each(_digamma), "``Γ'(x) / Γ(x)``: ∓inf at ±0, NaN at negative integers."),
+    "digamma": (digamma, "``Γ'(x) / Γ(x)``: ∓inf at ±0, NaN at negative integers."),
     "erfinv": (_each(_erf_inverse), "The number whose erf it is: ±inf at ±1, NaN beyond."),
     "special_erfcx": (_each(_erfcx), "``e^(x²) erfc x``."),
     "special_ndtri": (

@@ -377,13 +377,14 @@ def by_cholesky(call: BoundedCall) -> Errors:
     A factor has a real diagonal: of another one, what LAPACK inverts is open.
     """
     (result,) = call.results
-    factor = call.wide("input2" if "input2" in call.arguments else "self")
+    given = next((name for name in ("input2", "A") if name in call.arguments), None)
+    factor = call.wide(given or "self")
     lower = np.tril(adjoint(factor) if call["upper"] else factor)
     first, sizes = inverse_of(lower), np.abs(lower)
     inverse = np.swapaxes(first, -1, -2) @ first
     error = _backward(call, sizes @ np.swapaxes(sizes, -1, -2))
     moved, _ = _solved(inverse, error, moduli(result))
-    if "input2" in call.arguments or not is_complex(factor.dtype):
+    if given is not None or not is_complex(factor.dtype):
         return [moved]
     diagonal: Array = np.diagonal(factor, axis1=-2, axis2=-1)
     turned = np.any(np.imag(diagonal) != 0, -1)

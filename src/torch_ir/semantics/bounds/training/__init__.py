@@ -1,0 +1,1 @@
+"""Bounds of what only training calls: gradients of samples, attention and learned codes."""
