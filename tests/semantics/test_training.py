@@ -15,6 +15,7 @@ import torch.ao.quantization.fx._decomposed
 from semantics.compare import as_numpy, check, denoted, operator, refused
 from semantics_agreement import worst_error
 from semantics_calls import Call, bound
+from torch_ir.semantics import tolerance
 
 ATEN = torch.ops.aten
 KINDS = ("normal", "large", "tiny", "positive", "equal", "off", "outlier")
@@ -299,6 +300,55 @@ def test_samplers_and_norms_by_other_names() -> None:
     right = drawn("normal", torch.float32, 3, 2)
     assert error("aten._cholesky_solve_helper.default", right, matrix, False) <= 1
     assert error("aten._logcumsumexp.default", image, 2) <= 1
+
+
+OPEN_BY_FAULT = [
+    (
+        "aten._embedding_bag_dense_backward.default",
+        lambda rows: (
+            torch.ones(2, 3),
+            torch.tensor(rows),
+            torch.tensor([0, 0, 1, 1]),
+            torch.tensor([2, 2]),
+            torch.zeros(2, 3, dtype=torch.int64),
+            5,
+            True,
+            0,
+            None,
+        ),
+        ([1, 2, 3, 4], [1, 1, 2, 4]),
+    ),
+    (
+        "aten._segment_reduce_backward.default",
+        lambda sign: (sign * torch.ones(1), torch.ones(1), torch.tensor([1.0, 1.0, 0.0]), "max"),
+        (1.0, -1.0),
+    ),
+    (
+        "aten._upsample_bilinear2d_aa.default",
+        lambda columns: (drawn("normal", torch.float32, 1, 1, 5, 6), [3, columns], False),
+        (2, 1),
+    ),
+    (
+        "aten._upsample_bicubic2d_aa.default",
+        lambda rows: (drawn("normal", torch.float32, 1, 1, 5, 6), [rows, 1], False),
+        (1, 4),
+    ),
+]
+
+
+@pytest.mark.parametrize(("op_type", "given", "cases"), OPEN_BY_FAULT, ids=lambda value: "")
+def test_where_torchs_kernel_is_at_fault_values_are_open(
+    op_type: str, given: Any, cases: tuple[Any, Any]
+) -> None:
+    """The meaning stays what it is beside; there a fault is still seen."""
+    more = {"lengths": torch.tensor([3])} if "segment" in op_type else {}
+    for case, is_open in zip(cases, (False, True), strict=True):
+        args = given(case)
+        assert error(op_type, *args, **more) <= 1
+        named = bound(operator(op_type), args, more)
+        arguments = {name: as_numpy(value) for name, value in named.items()}
+        (limit,) = tolerance.bound(op_type, arguments, [denoted(op_type, *args, **more)])
+        assert np.isinf(limit).any() == is_open
 
 
 def test_groups_of_codes() -> None:

@@ -178,10 +178,14 @@ def _misread(call: BoundedCall) -> float:
 def separable(call: BoundedCall) -> Errors:
     """Bound maps along each axis by their weights, and by weights off where positions are.
 
-    Of narrow types weights are rounded to the type, as in :func:`interpolated`.
+    Of narrow types weights are rounded to the type, as in :func:`interpolated`. Antialiased, a
+    single column of several rows is open: torch's kernel takes it for a row, and adds up other
+    elements than its gradient names.
     """
     if not is_inexact(call.results[0].dtype):
         return [_misread(call)]
+    if _is_column(call):
+        return [np.inf]
     weights = matrices(call.op_type, call.arguments)
     operand = next(n for n in ("grad_output", "input", "self") if n in call.arguments)
     back, given = operand == "grad_output", call.size(operand)
@@ -205,6 +209,15 @@ def separable(call: BoundedCall) -> Errors:
         error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
     way = _on_the_way(given, weights, back=back) if reach > 1 else terms
     return [call.opened(error, way) + _by_no_weight(given, weights, back=back)]
+
+
+def _is_column(call: BoundedCall) -> bool:
+    """Whether planes of several rows are antialiased to one column of another number of rows."""
+    if "_aa" not in call.op_type or "grad_output" in call.arguments:
+        return False
+    given = next(call[name] for name in ("input", "self") if name in call.arguments)
+    (rows, columns), before = call.results[0].shape[-2:], given.shape[-2]
+    return columns == 1 and rows > 1 and before > 1 and rows != before
 
 
 def _on_the_way(sizes: Array, weights: list[Array], *, back: bool) -> Array:

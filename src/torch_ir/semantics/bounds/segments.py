@@ -9,7 +9,7 @@ import numpy as np
 
 from torch_ir.semantics.bounds.call import WALK, BoundedCall, Errors, least_normal, moduli
 from torch_ir.semantics.dtypes import Array
-from torch_ir.semantics.operators.embeddings import MEAN, SUM
+from torch_ir.semantics.operators.embeddings import MAX, MEAN, SUM
 from torch_ir.semantics.operators.segments import (
     bin_of,
     equal_edges,
@@ -42,7 +42,11 @@ def reduced(call: BoundedCall) -> Errors:
 
 
 def bag_gradient(call: BoundedCall) -> Errors:
-    """Bound sums of scaled rows in the gradient's own type, in which scales are rounded, too."""
+    """Bound sums of scaled rows in the gradient's own type, in which scales are rounded, too.
+
+    Scaled by how often they occur, rows that do so as often as not all others are open: torch's
+    kernel divides them by another row's count (pytorch#190063).
+    """
     (result,), mode = call.results, call["mode"]
     whole = {"grad": np.ones(call["grad"].shape), "per_sample_weights": None}
     (hits,) = call.meant(**whole, scale_grad_by_freq=False, mode=SUM if mode == MEAN else mode)
@@ -51,7 +55,12 @@ def bag_gradient(call: BoundedCall) -> Errors:
     walk = WALK * np.sqrt(hits) + call.one_way(share, hits) * hits
     error = call.result_unit * (FEW + walk) * terms
     least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
-    return [call.opened(error + least * hits, terms, result.dtype)]
+    found = call.opened(error + least * hits, terms, result.dtype)
+    if call["scale_grad_by_freq"] and mode != MAX:
+        counts = np.bincount(call["indices"].reshape(-1), minlength=len(result))
+        lost = (counts > 0) & (len(set(counts[counts > 0].tolist())) > 1)
+        found = np.where(lost[:, None], np.inf, found)
+    return [found]
 
 
 def bag_weights(call: BoundedCall) -> Errors:
@@ -117,12 +126,17 @@ def shortened(call: BoundedCall) -> Errors:
 
 
 def backward(call: BoundedCall) -> Errors:
-    """Bound quotients, and products of a segment's other elements, each rounded to the type."""
+    """Bound quotients, and products of a segment's other elements, each rounded to the type.
+
+    Elements that share an extreme are open where its gradient is not positive: only positive ones
+    torch's kernel divides by how many they are.
+    """
     (result,), reduce = call.results, call["reduce"]
     if reduce == "sum":
         return [None]
     if reduce != "prod":
-        return [call.result_unit * FEW * moduli(result)]
+        error = call.result_unit * FEW * moduli(result)
+        return [error if reduce == "mean" else np.where(_unshared(call), np.inf, error)]
     marks = np.diff(call["offsets"], axis=-1) if call["lengths"] is None else call["lengths"]
     count = FEW + int(np.max(marks, initial=0))
     sizes = {name: call.size(name) for name in ("grad", "output", "data")}
@@ -132,6 +146,14 @@ def backward(call: BoundedCall) -> Errors:
     least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
     lost = least * count * np.maximum(np.abs(way), 1 / np.where(values == 0, 1, values))
     return [call.opened(call.result_unit * count * moduli(result) + lost, way, result.dtype)]
+
+
+def _unshared(call: BoundedCall) -> Array:
+    """Whether an element is one of several extremes of a segment, by no positive gradient."""
+    gradient = call.wide("grad")
+    (named,) = call.meant(grad=np.ones(gradient.shape))
+    (lost,) = call.meant(grad=np.where(gradient > 0, 0.0, 1.0))
+    return (lost > 0) & (named < 1)
 
 
 def edges(call: BoundedCall) -> Errors:
