@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from torch_ir.ir.node import OpNode
+from torch_ir.ir.node import OpNode, distinct_inputs
 from torch_ir.ir.queries import kept_values, positions
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import FunctionRef, attribute_leaves
@@ -110,7 +110,7 @@ class Aliases:
             for output in node.outputs:
                 if output.name in shares:
                     seen = shares[output.name]
-                    shared = [meta for meta in _distinct(node) if meta.name in seen]
+                    shared = [meta for meta in distinct_inputs(node) if meta.name in seen]
                     is_sure = True
                 elif is_call:
                     shared, is_sure = of_call, False
@@ -211,10 +211,6 @@ class Aliases:
             shares: The inputs of its node whose storage a result has, by the result's name.
         """
         return Aliases(self._ir, {**self._shares, **shares}) if shares else self
-
-
-def _distinct(node: OpNode) -> Iterable[TensorMeta]:
-    return {meta.name: meta for meta in node.inputs}.values()
 
 
 def possible_sources(

@@ -287,6 +287,11 @@ def _freeze_attributes(node: str, attrs: Mapping[str, object]) -> FrozenDict[str
     return FrozenDict(frozen)
 
 
+def distinct_inputs(node: OpNode) -> list[TensorMeta]:
+    """Return the inputs of a call, each once."""
+    return [*{meta.name: meta for meta in node.inputs}.values()]
+
+
 def module_of(node: OpNode) -> str:
     """Return the path of the module that made a call; empty for the root, and if unknown."""
     return node.location.module if node.location else ""

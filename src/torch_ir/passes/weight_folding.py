@@ -10,7 +10,7 @@ import torch
 from torch_ir.arguments import public
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.builder import Builder
+from torch_ir.ir.builder import Builder, Names
 from torch_ir.ir.queries import kept_values
 from torch_ir.ir.values import dtype_name
 from torch_ir.passes.constant_folding import computed_ahead
@@ -111,6 +111,7 @@ class WeightEditor:
         for alias, key in ir.weight_aliases.items():  # a checkpoint may name a tied weight once
             if alias in weights:
                 self.weights.setdefault(key, weights[alias])
+        self._keys = Names((*self._metas, *self.weights, *ir.constants))
 
     def key(self, meta: TensorMeta) -> str:
         """Return the key of the weight that a value is; an empty text for another value."""
@@ -140,9 +141,7 @@ class WeightEditor:
 
     def added(self, key: str, value: torch.Tensor) -> TensorMeta:
         """Return a new weight with that value, under a key of its own, ``KEY.folded``."""
-        wanted, number = f"{key}.folded", 1
-        while wanted in self._metas or wanted in self.weights or wanted in self.ir.constants:
-            wanted, number = f"{key}.folded_{number}", number + 1
+        wanted = self._keys.fresh(f"{key}.folded")
         self.weights[wanted] = value
         meta = TensorMeta(wanted, tuple(value.shape), dtype_name(value.dtype))
         self._metas[wanted] = meta

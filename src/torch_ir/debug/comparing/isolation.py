@@ -24,6 +24,7 @@ from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.node import distinct_inputs
 from torch_ir.ir.queries import live_out
 from torch_ir.ops.choices import VALUES_OPEN
 
@@ -114,7 +115,7 @@ class Feed:
         """Drop what no later node reads; behind captured values all may be needed."""
         if isinstance(self.other, GoldenSource):
             return
-        for meta in {m.name: m for m in node.inputs}.values():
+        for meta in distinct_inputs(node):
             left = self._left[meta.name] = self._left.get(meta.name, 0) - 1
             if left <= 0 and meta.name not in self._kept:
                 self.values.pop(meta.name, None)

@@ -20,6 +20,7 @@ from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.node import distinct_inputs
 from torch_ir.ir.queries import given_values, kept_values
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import (
@@ -123,7 +124,7 @@ class Meanings:
 
 def _nameless(node: OpNode) -> OpNode:
     """The node with names that do not tell it from others of its kind."""
-    inputs = {meta.name: f"x{i}" for i, meta in enumerate(_distinct(node))}
+    inputs = {meta.name: f"x{i}" for i, meta in enumerate(distinct_inputs(node))}
     outputs = [
         meta.replace(
             name="node" if meta.name == node.name else f"node.{meta.producer_output_idx}",
@@ -137,10 +138,6 @@ def _nameless(node: OpNode) -> OpNode:
         outputs=outputs,
         location=None,
     )
-
-
-def _distinct(node: OpNode) -> list[TensorMeta]:
-    return list({meta.name: meta for meta in node.inputs}.values())
 
 
 def _resized(ir: IR, node: OpNode) -> OpNode:
@@ -379,7 +376,7 @@ def evaluate(
 
 def _taken(meaning: Meaning, node: OpNode) -> dict[str, TensorMeta]:
     """What its meaning takes for each input of a node, by name."""
-    own = [meta.name for meta in _distinct(node)]
+    own = [meta.name for meta in distinct_inputs(node)]
     return dict(zip(own, meaning.ir.graph_inputs, strict=True))
 
 
