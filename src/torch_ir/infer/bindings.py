@@ -10,7 +10,8 @@ import torch
 
 from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import ASSERTION, SIZE
-from torch_ir.ir.expressions import Number, renamed, solve_linear
+from torch_ir.ir.expressions import Number
+from torch_ir.ir.symbols import solved_symbols
 from torch_ir.ops.aliases import KEEP_ORDER
 
 Symbols = dict[str, Number]
@@ -22,40 +23,16 @@ def bind_inputs(
     tensors: Sequence[torch.Tensor],
     numbers: Mapping[str, Number] = FrozenDict(),
 ) -> Symbols:
-    """Solve for the symbols that the arguments of a call determine.
-
-    A symbol that stands alone as a number or a dimension takes its value; after that,
-    ``2*s0 + 1`` gives ``s0`` where the value allows it. Whether all agree is checked elsewhere.
+    """Solve for the symbols that the arguments of a call determine, as :func:`solved_symbols`.
 
     Args:
         metas: The inputs of the program.
         tensors: Those of the call.
         numbers: The value of each symbol, or expression of symbols, that is a number of the call.
     """
-    symbols: Symbols = {}
-    derived: list[tuple[SymExpr, Number]] = []
-    for text, value in numbers.items():
-        expression = SymExpr(text)
-        if expression.is_symbol:
-            symbols[text] = value
-        else:
-            derived.append((expression, value))
-    for meta, tensor in zip(metas, tensors, strict=True):
-        if meta.is_static:
-            continue
-        for dim, size in zip(meta.shape, tensor.shape, strict=False):
-            if isinstance(dim, SymExpr) and dim.is_symbol:
-                symbols.setdefault(dim.text, size)
-            elif isinstance(dim, SymExpr):
-                derived.append((dim, size))
-    for dim, size in derived:
-        if symbols.keys() >= set(dim.symbols):
-            continue
-        left = renamed(dim.text, lambda name: str(symbols.get(name, name)))
-        solved = solve_linear(left, size) if isinstance(size, int) else None
-        if solved is not None:
-            symbols.setdefault(*solved)
-    return symbols
+    pairs = zip(metas, tensors, strict=True)
+    shapes = [(meta.shape, tensor.shape) for meta, tensor in pairs if not meta.is_static]
+    return solved_symbols(shapes, numbers)
 
 
 @dataclass(frozen=True, slots=True)

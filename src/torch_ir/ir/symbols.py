@@ -13,8 +13,15 @@ from typing import Any, TypeAlias
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
-from torch_ir.frozen import set_plain_text
-from torch_ir.ir.expressions import Number, canonical, evaluate_expression, symbols_of
+from torch_ir.frozen import FrozenDict, set_plain_text
+from torch_ir.ir.expressions import (
+    Number,
+    canonical,
+    evaluate_expression,
+    renamed,
+    solve_linear,
+    symbols_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +174,44 @@ def shape_at(shape: Iterable[Dim], symbols: Mapping[str, Number]) -> tuple[int, 
         (4, 3)
     """
     return tuple([int(value_at(dim, symbols)) for dim in shape])
+
+
+def solved_symbols(
+    shapes: Iterable[tuple[Iterable[Dim], Iterable[int]]],
+    numbers: Mapping[str, Number] = FrozenDict(),
+) -> dict[str, Number]:
+    """Solve for the symbols that the sizes and numbers of a call determine.
+
+    A symbol that stands alone as a number or a dimension takes its value; after that,
+    ``2*s0 + 1`` gives ``s0`` where the value allows it. Whether all agree is checked elsewhere.
+
+    Args:
+        shapes: The dimensions of each tensor, with the sizes that it has.
+        numbers: The value of each symbol, or expression of symbols, that is a number of the call.
+
+    Example:
+        >>> solved_symbols([((SymExpr("s0"), 3), (4, 3)), ((SymExpr("2*s1 + s0"),), (10,))])
+        {'s0': 4, 's1': 3}
+    """
+    symbols: dict[str, Number] = {}
+    derived: list[tuple[SymExpr, Number]] = []
+    for text, value in numbers.items():
+        expression = SymExpr(text)
+        if expression.is_symbol:
+            symbols[text] = value
+        else:
+            derived.append((expression, value))
+    for dims, sizes in shapes:
+        for dim, size in zip(dims, sizes, strict=False):
+            if isinstance(dim, SymExpr) and dim.is_symbol:
+                symbols.setdefault(dim.text, size)
+            elif isinstance(dim, SymExpr):
+                derived.append((dim, size))
+    for dim, size in derived:
+        if symbols.keys() >= set(dim.symbols):
+            continue
+        left = renamed(dim.text, lambda name: str(symbols.get(name, name)))
+        solved = solve_linear(left, size) if isinstance(size, int) else None
+        if solved is not None:
+            symbols.setdefault(*solved)
+    return symbols

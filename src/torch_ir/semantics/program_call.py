@@ -15,10 +15,10 @@ from torch_ir.errors import (
     first_line,
     raised_as,
 )
-from torch_ir.ir.expressions import Number, solve_linear
+from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.queries import names_by_key
-from torch_ir.ir.symbols import Dim, SymExpr, value_at
+from torch_ir.ir.symbols import Dim, SymExpr, solved_symbols, value_at
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, numpy_dtype
@@ -69,19 +69,13 @@ def symbols_of(
         InputError: A size is not what the program allows: it differs from the declared one, is out
             of its symbol's range, or breaks a condition under which the program was traced.
     """
-    symbols = {**given}
+    shapes = [(meta.shape, tensors[meta.name].shape) for meta in ir.graph_inputs]
+    symbols = solved_symbols(shapes, given)
     sizes = [
         (meta.name, axis, dim, tensors[meta.name].shape[axis])
         for meta in ir.graph_inputs
         for axis, dim in enumerate(meta.shape)
     ]
-    for _, _, dim, size in sizes:
-        if isinstance(dim, SymExpr) and dim.is_symbol:
-            symbols.setdefault(dim.text, size)
-    for _, _, dim, size in sizes:
-        solved = solve_linear(dim.text, size) if isinstance(dim, SymExpr) else None
-        if solved is not None:
-            symbols.setdefault(*solved)
     for name, axis, dim, size in sizes:
         expected = value_at(dim, symbols)
         if expected != size:
