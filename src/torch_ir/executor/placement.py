@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 import torch
 
 from torch_ir.errors import CompileError, ExecutionError, did_you_mean, first_line, raised_as
+from torch_ir.executor.state import written_buffers
 from torch_ir.ir import IR, Attribute, Constant, Device, FunctionRef, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import Builder, with_attributes
@@ -242,15 +243,12 @@ class _Placer:
         self._names: dict[str, str] = {}
         self._bodies: dict[tuple[str, torch.device], str] = {}
         self._external = ir.external_values()
-        targets = {mutation.target for mutation in ir.mutations}
-        state = {self._external[name][0] for name in targets if name in self._external}
-        self._fixed = {
+        views = [
             name
-            for name, (key, value) in self._external.items()
-            if key in state
-            or ir.aliases.is_written(name)
-            or (isinstance(value, Constant) and value.view is not None)
-        }
+            for name, (_, value) in self._external.items()
+            if isinstance(value, Constant) and value.view is not None
+        ]
+        self._fixed = {*written_buffers(ir), *views}
 
     def program(self) -> PlacedProgram:
         """Return the program with its copies."""
