@@ -450,11 +450,6 @@ def draws(node: torch.fx.Node) -> bool:
     return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
-def writes(node: torch.fx.Node) -> bool:
-    """Return whether a node of torch's graphs calls an operator that writes to an argument."""
-    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-
-
 def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
     """Return a predicate: whether distinct tensors still have their classes, types and layouts.
 

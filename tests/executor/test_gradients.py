@@ -277,6 +277,31 @@ def findings_of(caught):
     return [(finding.code, finding.node) for finding in caught.value.findings]
 
 
+def test_a_call_without_a_gradient_that_none_would_come_to():
+    def dropped(x, y):
+        kept = torch.bernoulli(x * y, p=0.5)
+        mask = kept[None].repeat(2, 1) == 1
+        return torch.where(mask, x, 0) * y + kept.detach()
+
+    args = (torch.arange(1.0, 4), torch.ones(3) * 2)
+    program = torch_ir.compile(function(dropped, *args).ir, grad=True)
+    made = []
+    for run in (program, dropped):
+        given = [t.clone().requires_grad_() for t in args]
+        torch.manual_seed(1)
+        result = run(*given)
+        made.append([result, *torch.autograd.grad(result.sum(), given)])
+    assert all(map(torch.equal, *made))
+    for later in ("x + kept[:1]", "x.clone().copy_(kept)"):
+        ir = function(passing(later), args[0]).ir
+        with pytest.raises(CompileError, match=r"bernoulli\.p has no gradient: it has none"):
+            compile_graph(ir, grad=True)
+
+
+def passing(later):
+    return lambda x: eval(later, {"x": x, "kept": torch.bernoulli(x, p=0.5)})  # of this file alone
+
+
 def test_an_operator_without_a_formula_is_refused_before_anything_runs():
     def undifferentiable(x, y):
         return torch.special.gammainc(x.relu(), y) + torch.heaviside(x, y)

@@ -178,9 +178,9 @@ class GraphTranslator:
         if isinstance(value, NUMBERS) and not isinstance(node.target, _OPERATORS):
             arguments = tuple([self._resolved(argument) for argument in node.args])
             return call_expression(node.target, arguments, value)
+        if str(node.target) in _ASIDES:
+            return None
         if isinstance(node.target, OpOverload):
-            if str(node.target) in _ASIDES:
-                return None
             schema = schema_of(node.target)
             if lookup(schema.op_type) is None:
                 self.operators[schema.op_type] = schema.text
@@ -260,8 +260,7 @@ class GraphTranslator:
             bound = {queried.text: 0}
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
-        if op_type == "aten.copy_.default":
-            _require_same_type(call.inputs[0], outputs)
+        _require_same_type(op_type, call, outputs)
         made = self._convert(node, op_type, call, outputs)
         if any(self.captures.of_bodies.values()):
             made = self.captures.hand_in(made, self.functions, self._names)
@@ -418,13 +417,14 @@ def _checked_type(call: ExportedCall) -> dict[str, Attribute]:
     return attrs
 
 
-def _require_same_type(written: TensorMeta, results: Sequence[TensorMeta]) -> None:
+def _require_same_type(op_type: str, call: ExportedCall, results: Sequence[TensorMeta]) -> None:
     """Refuse a write that torch adds where a model sets a buffer to a tensor of another type.
 
     Raises:
         InvalidIRError: What is written would be converted, which eager does not do.
     """
-    for made in results:
+    for made in results if op_type == "aten.copy_.default" else ():
+        written = call.inputs[0]
         if (made.shape, made.dtype) != (written.shape, written.dtype):
             raise InvalidIRError(
                 f"the model sets %{written.name}: {type_text(written)} to a tensor "

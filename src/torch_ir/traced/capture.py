@@ -135,7 +135,9 @@ class _Attempt:
     own_error: Exception | None = None
 
     def __post_init__(self) -> None:
-        self.random = RandomNumbers(self._known_generators())
+        known = (*self.flat.generators, *self.closure.generators, torch.default_generator)
+        self.known_generators: tuple[torch.Generator, ...] = known
+        self.random = RandomNumbers(known)
 
     def run(self, *, below_autograd: bool) -> Trace:
         shape_env = WatchedSizes()
@@ -232,12 +234,11 @@ class _Attempt:
         args, kwargs = given
         before = pytree.tree_flatten(given)
         watch = EffectWatch([*lifter.table.values()])
+        result = None
         try:
             result = self.function(*args, **kwargs)
         except REFUSALS as error:
             lifter.note(error)
-            _require_none(lifter.refused)
-            raise
         except Exception as error:
             _require_none(lifter.refused)
             watch.require_own(error)
@@ -252,8 +253,7 @@ class _Attempt:
         leaves, self.spec = pytree.tree_flatten(_with_sizes(result))
         self.leaves.clear()
         self.results.clear()
-        outputs: list[Any] = []
-        made = Results([*lifter.table.values()])
+        outputs, made = list[Any](), Results([*lifter.table.values()])
         made.require_no_attributes()
         for leaf in map(lifter.replaced, leaves):
             if isinstance(leaf, SYMBOLIC_TYPES):
@@ -269,15 +269,12 @@ class _Attempt:
                 self.leaves.append(Leaf(leaf))
         return outputs
 
-    def _known_generators(self) -> tuple[torch.Generator, ...]:
-        return (*self.flat.generators, *self.closure.generators, torch.default_generator)
-
     def _generators(self, module: GraphModule) -> Iterator[tuple[str, torch.Generator]]:
         """The generators that the graph holds, as the caller knows them."""
         for node in module.graph.find_nodes(op="get_attr"):
             held = getattr(module, str(node.target), None)
             if isinstance(held, torch.Generator):
-                found = [known for known in self._known_generators() if is_same(held, known)]
+                found = [known for known in self.known_generators if is_same(held, known)]
                 if not found:
                     raise TraceError(
                         "the function draws from a generator that is found neither in its "

@@ -21,6 +21,7 @@ from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.kernel_switches import kernel_switches
 from torch_ir.torch_api import (
     FakeTensor,
+    OpOverload,
     ShapeEnv,
     draws,
     outside_of_traces,
@@ -28,7 +29,6 @@ from torch_ir.torch_api import (
     requires_grad,
     storage_of,
     version_of,
-    writes,
 )
 from torch_ir.traced.call_key import value_token
 from torch_ir.traced.guards.captured_names import is_library
@@ -231,7 +231,7 @@ class EffectWatch:
     def _have_writes(self) -> bool:
         is_written = list(map(version_of, self._counting)) != self._versions
         is_written |= list(map(requires_grad, self._tensors)) != self._flags
-        return is_written or (not self._is_told and _traced(writes))
+        return is_written or (not self._is_told and _traced(_writes))
 
 
 _OF_TRACES = re.compile(r"\b(FakeTensor|Sym(Int|Float|Bool))\b")
@@ -262,6 +262,11 @@ class WatchedSizes(ShapeEnv):
 
 _NUMBERS = (f"{_TORCH}/__init__.py", f"{_TORCH}/fx/experimental/", __file__)
 """The code behind symbolic numbers."""
+
+
+def _writes(node: torch.fx.Node) -> bool:
+    """Whether a node of torch's graphs calls an operator that writes to an argument."""
+    return isinstance(node.target, OpOverload) and node.target._schema.is_mutable  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
 def _traced(does: Callable[[torch.fx.Node], bool]) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from torch_ir.executor.autograd.derivatives import Autocast, prove_formula
+from torch_ir.executor.autograd.derivatives import Autocast, Formula, prove_formula
 from torch_ir.executor.check.types import Derivation
 from torch_ir.executor.plan import Plan
 from torch_ir.infer.binder import BoundCall, Literal
@@ -133,6 +133,9 @@ class _GraphSearch:
                 self._node(plan, step.call, values, derivation, region or _Region())
             except DiagnosticError as fault:
                 self.found(fault, step.call.node, region.path if region else "")
+        written = [name for m in plan.ir.mutations for name in (m.target, m.value.name)]
+        for node, fault in dict.fromkeys(values.behind((*plan.ir.output_names, *written))):
+            self.found(fault, node, region.path if region else "")
         return any(meta.name in values.recorded for meta in plan.ir.graph_outputs)
 
     def _derivation(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Derivation:
@@ -161,17 +164,28 @@ class _GraphSearch:
         mask = tuple([meta.name in values.recorded for meta in call.node.inputs])
         if not any(mask):
             return
+        behind = next(values.behind([meta.name for meta in call.node.inputs]), None)
         if isinstance(call.target, HigherOrderOperator):
+            if behind is not None:
+                raise behind[1]
             if self._functions(plan, call, call.target, mask, region):
                 values.record(call.node.outputs)
         elif region.is_recorded:
-            values.record(self._formula(call, derivation, mask, region))
-            values.record_written(call)
+            found = self._formula(call, derivation, mask, region)
+            if found.refusal:
+                behind = call.node, _no_gradient(call, found.refusal)
+            flags = found.recorded
+            made = [meta for meta in call.node.outputs if flags[meta.producer_output_idx]]
+            values.record(made, behind)
+            values.record_written(call, behind)
 
     def _formula(
         self, call: BoundCall, derivation: Derivation, mask: tuple[bool, ...], region: _Region
-    ) -> Sequence[TensorMeta]:
-        """The results of a node that depend differentiably on what is wanted.
+    ) -> Formula:
+        """Which results of a node depend differentiably on what is wanted.
+
+        One that has no gradient is refused only where a gradient would come to it: a comparison
+        lets none pass.
 
         Raises:
             DiagnosticError: ``no-gradient``.
@@ -182,10 +196,9 @@ class _GraphSearch:
         if signature is None:
             raise _no_gradient(call, "its arguments are not known before it runs")
         formula = prove_formula(signature, mask, forward=self.forward, autocast=region.autocast)
-        if formula.refusal:
+        if formula.refusal and (self.forward or not formula.recorded):
             raise _no_gradient(call, formula.refusal, forward=self.forward)
-        flags = formula.recorded
-        return [meta for meta in call.node.outputs if flags[meta.producer_output_idx]]
+        return formula
 
     def _functions(
         self,
@@ -239,6 +252,10 @@ def _no_gradient(call: BoundCall, reason: str, *, forward: bool = False) -> Diag
     return DiagnosticError("no-gradient", f"{call.node.op_type} has no gradient{mode}: {reason}")
 
 
+Missing: TypeAlias = tuple[OpNode, DiagnosticError]
+"""A call that has no gradient, and what is said of it."""
+
+
 class _GradientValues:
     """The values of a graph: which may carry a gradient, and which may share their storage.
 
@@ -252,14 +269,23 @@ class _GradientValues:
         given = self._metas.values()
         self.recorded = {m.name for m in given if m.name in wanted and is_differentiable(m)}
         self._groups: dict[str, set[str]] = {name: {name} for name in self._metas}
+        self._behind: dict[str, Missing] = {}
 
-    def record(self, metas: Iterable[TensorMeta]) -> None:
-        self.recorded.update(meta.name for meta in metas if is_differentiable(meta))
+    def record(self, metas: Iterable[TensorMeta], behind: Missing | None = None) -> None:
+        """Note values that depend on what is wanted, and the call without a gradient behind."""
+        names = [meta.name for meta in metas if is_differentiable(meta)]
+        self.recorded.update(names)
+        if behind is not None:
+            self._behind.update(dict.fromkeys(names, behind))
 
-    def record_written(self, call: BoundCall) -> None:
+    def record_written(self, call: BoundCall, behind: Missing | None) -> None:
         """What a call writes to depends on its arguments, under every name that it has."""
         for meta in written_tensors(self._ir, call.node) or ():
-            self.record([self._metas[other] for other in self._groups[meta.name]])
+            self.record([self._metas[other] for other in self._groups[meta.name]], behind)
+
+    def behind(self, names: Iterable[str]) -> Iterator[Missing]:
+        """Yield the calls without a gradient to which gradients of values would come."""
+        return (self._behind[name] for name in names if name in self._behind)
 
     def share(self, call: BoundCall, found: MetaResult | None) -> None:
         """Note which arguments the results of a call may share storage with."""
