@@ -388,3 +388,34 @@ def test_tangents_that_the_function_makes():
         assert same(traced(x, y), function(x, y))
         assert same(gradients(traced, x, y), gradients(function, x, y))
     assert traced.cache_info().misses == 2
+
+
+INITIALIZERS = {
+    "uniform_": (),
+    "normal_": (),
+    "constant_": (3.0,),
+    "ones_": (),
+    "eye_": (),
+    "xavier_normal_": (),
+    "kaiming_uniform_": (),
+    "orthogonal_": (),
+}
+
+
+@pytest.mark.parametrize("name", INITIALIZERS)
+def test_initializers_leave_gradients_as_they_are(name):
+    fill = getattr(nn.init, name)
+
+    def function(x, w):
+        z = w * 2
+        fill(z, *INITIALIZERS[name])
+        fill(w, *INITIALIZERS[name])
+        return (z * x * w).sum()
+
+    made = []
+    for called in (function, make_traced(function)):
+        x, w = torch.arange(3.0).requires_grad_(), torch.ones(3, 3).requires_grad_()
+        torch.manual_seed(0)
+        result = called(x, w)
+        made.append([result, w, w.requires_grad, w.is_leaf, *torch.autograd.grad(result, (x, w))])
+    assert same(*made)

@@ -68,9 +68,18 @@ def bindings_of(
         if isinstance(last, list) and last and not kwargs and all(type(i) is int for i in last):  # pyright: ignore[reportUnknownVariableType]  # any list
             yield PythonBinding("", name, is_spread=True)
         yield PythonBinding("", name)
+    if _fills_out(operator):
+        return
     for home, module in _HOMES.items():
         if hasattr(module, name):
             yield PythonBinding(home, name)
+
+
+def _fills_out(operator: OpOverload) -> bool:
+    """Return whether a factory writes to ``out``, of which its binding sets ``requires_grad``."""
+    kinds = operator._schema.arguments  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
+    tensors = [argument for argument in kinds if "Tensor" in str(argument.type)]
+    return bool(tensors) and all(argument.kwarg_only for argument in tensors)
 
 
 def function_of(binding: PythonBinding) -> Any:

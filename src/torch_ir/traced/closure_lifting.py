@@ -160,7 +160,12 @@ class ClosureLifter(TorchFunctionMode):
         if func is torch.Tensor.tolist:
             return _numbers(args[0])
         with _of_the_function() if func in _DETACH else nullcontext():
-            result = _called(func, args, kwargs)
+            if getattr(func, "__module__", None) == torch.nn.init.__name__:
+                self.switched |= self.below_autograd
+                with torch.no_grad():  # as each of them does, where no mode is told of it
+                    result = _called(func, args, kwargs)
+            else:
+                result = _called(func, args, kwargs)
         self.random.drawn_from(generators)
         if type(result) in TENSORS:  # with values that are known, as from an array of NumPy's
             self.made[id(result)] = result
