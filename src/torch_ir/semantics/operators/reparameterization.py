@@ -1,4 +1,4 @@
-"""How samples of distributions move with their parameters, the uniform number behind them held.
+"""Gradients of samples by the parameters of their distributions.
 
 A sample is ``x = F⁻¹(u; a)``, so that ``dx/da = -(∂F/∂a) / f`` for the distribution function F
 and its density f. ``∂F/∂a`` is the integral of ``f · (ln t - m)`` up to x, m being the mean of
