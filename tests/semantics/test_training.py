@@ -42,9 +42,14 @@ def drawn(kind: str, dtype: torch.dtype, *shape: int, seed: int = 0) -> torch.Te
 
 def error(op_type: str, *args: Any, **kwargs: Any) -> float:
     """torch's own error as a part of what is allowed; raises where it is more than that."""
-    overload = operator(op_type)
-    named = {name: as_numpy(value) for name, value in bound(overload, args, kwargs).items()}
-    return worst_error(Call(op_type, named, as_numpy(overload(*args, **kwargs))))
+    return error_of_result(op_type, operator(op_type)(*args, **kwargs), *args, **kwargs)
+
+
+def error_of_result(op_type: str, result: Any, *args: Any, **kwargs: Any) -> float:
+    """The same of another result."""
+    given = bound(operator(op_type), args, kwargs)
+    named = {name: as_numpy(value) for name, value in given.items()}
+    return worst_error(Call(op_type, named, as_numpy(result)))
 
 
 def _softmaxes(kind: str, dtype: torch.dtype, n: int) -> Iterator[tuple[str, tuple[Any, ...]]]:

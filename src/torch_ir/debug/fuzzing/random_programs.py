@@ -152,9 +152,9 @@ def callable_operators() -> tuple[str, ...]:
 
 
 def _is_callable(op_type: str) -> bool:
-    schema = lookup(op_type)
-    if schema is None or registered_rule(op_type) is None:
-        return False  # a denotation alone
+    schema, rule = lookup(op_type), registered_rule(op_type)
+    if schema is None or rule is None or not rule.allowed:
+        return False  # a denotation alone, or what no program may call
     operator = resolve_operator(op_type)
     if op_type.endswith(".tensor2"):  # the range of codes is in tensors
         return False

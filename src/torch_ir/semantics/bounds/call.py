@@ -108,6 +108,18 @@ class BoundedCall:
         share = repeats(array, axes, zeros=zeros)
         return np.expand_dims(share, tuple(axes)) if keepdims else share
 
+    def light(self, terms: Array, axes: Sequence[int]) -> Array:
+        """Return what a row's sum may lose of terms that are less than its unit, in such units.
+
+        Added to a sum that is as large as the whole, as behind one large term, they are all
+        rounded down, or up from half on: that is no walk, however they are ordered in blocks.
+        """
+        sizes = np.abs(terms)
+        total = np.sum(sizes, axis=tuple(axes), keepdims=True)
+        parts = np.nan_to_num(sizes / (self.unit * total), nan=0.0, posinf=2.0)
+        lost = np.where(parts < 2, np.minimum(parts, 1.0) * np.sign(terms), 0.0)
+        return np.abs(np.sum(np.nan_to_num(lost), axis=tuple(axes), keepdims=True))
+
     def one_way(self, share: Any, count: Any) -> Any:
         """Return which part of the roundings of so many additions may go one way.
 

@@ -53,15 +53,16 @@ def _below(wide: Array, axes: tuple[int, ...]) -> Array:
 def _row_depth(call: BoundedCall, wide: Array, axes: tuple[int, ...]) -> Any:
     """Depth of the sum of a row's exponentials, added one after the other along outer axes."""
     block = STREAM if axes == (wide.ndim - 1,) else BLOCK
-    return _sum_depth(call, np.exp(-_below(wide, axes)), axes, block)
+    powers = np.where(np.isneginf(wide), 0, np.exp(-_below(wide, axes)))
+    return _sum_depth(call, powers, axes, block)
 
 
 def _sum_depth(
     call: BoundedCall, terms: Array, axes: tuple[int, ...], block: float = BLOCK
 ) -> Any:
-    """Depth of the sum of a row's terms."""
+    """Depth of the sum of a row's terms, which are not negative."""
     share = call.repeats(terms, axes, keepdims=True)
-    return call.depth(length_along(terms, axes), block, share)
+    return call.depth(length_along(terms, axes), block, share) + call.light(terms, axes)
 
 
 def softmax(call: BoundedCall) -> Errors:
@@ -288,9 +289,8 @@ def norm(call: BoundedCall) -> Errors:
     if order not in (1, 2):  # powers and a root: as a function of each term's logarithm
         logs = np.abs(np.log(np.where((sizes > 0) & np.isfinite(sizes), sizes, 1)))
         count = count + 8 + 2 * abs(order) + 8 / abs(order) + logs * 2
-    light = np.reshape(_light(call, terms**order, axes), result.shape) if order > 0 else 0.0
-    light = light / order
-    error = (call.unit * count + light) * sizes + _lost(call, order, length(call))
+    light = np.reshape(call.light(terms**order, axes), result.shape) if order > 0 else 0.0
+    error = call.unit * (count + light / order) * sizes + _lost(call, order, length(call))
     if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
         error = error + call.result_unit * sizes
     if order < 0:
@@ -313,19 +313,8 @@ def power_sum(call: BoundedCall) -> Errors:
         count = count + 8 + 2 * abs(order)
     sizes = moduli(result)
     error = call.unit * count * sizes + length(call) * least_normal(call.dtype)
-    light = np.reshape(_light(call, call.size("self") ** order, axes), result.shape)
-    return [call.opened(error + light * sizes, sizes)]
-
-
-def _light(call: BoundedCall, terms: Array, axes: tuple[int, ...]) -> Array:
-    """What a sum may lose of terms that are less than its unit, as a part of the sum.
-
-    Added to one that is as large as the whole, they are all rounded down, or up from half on.
-    """
-    total = np.sum(terms, axis=axes, keepdims=True)
-    parts = np.nan_to_num(terms / total, nan=0.0)
-    lost = np.minimum(parts, call.unit)
-    return np.sum(lost, axis=axes, where=parts < 2 * call.unit, keepdims=True)
+    light = np.reshape(call.light(call.size("self") ** order, axes), result.shape)
+    return [call.opened(error + call.unit * light * sizes, sizes)]
 
 
 def _lost(call: BoundedCall, order: float, count: int) -> float:

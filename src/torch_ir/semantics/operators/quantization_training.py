@@ -44,10 +44,12 @@ def learned_gradients(
     return grad * is_kept, by_scale, np.where(is_kept, 0, -grad * scale)
 
 
-def _require_single(*tensors: Array) -> None:
-    if any(tensor.dtype != np.float32 for tensor in tensors):
+def _in_single(*tensors: Array) -> list[Array]:
+    """The tensors as float32, in which bfloat16 is computed too."""
+    if any(tensor.dtype.name not in ("float32", "bfloat16") for tensor in tensors):
         kinds = ", ".join(str(tensor.dtype) for tensor in tensors)
         raise InvalidIRError(f"learned quantization is of float32 alone, not of {kinds}")
+    return [tensor.astype("float32") for tensor in tensors]
 
 
 @denotes("aten._fake_quantize_learnable_per_tensor_affine_backward.default")
@@ -66,7 +68,7 @@ def learnable_backward(
     The zero point is cut to an integer after a half is added, and clamped. Of no numbers the
     results are the operand and the parameters.
     """
-    _require_single(grad, self, scale)
+    grad, self, scale = _in_single(grad, self, scale)
     if not self.size:
         return self.copy(), scale.copy(), zero_point.copy()
     zero = tensor_zero(zero_point, quant_min, quant_max)
@@ -99,8 +101,15 @@ def learnable_channels_backward(
     """As :func:`learnable_backward`, for one of both for each place of an axis.
 
     Zero points are rounded and clamped.
+
+    Raises:
+        InvalidIRError: There is one axis alone, for which torch adds all channels up.
     """
-    _require_single(grad, self, scale)
+    if self.ndim < 2:
+        raise InvalidIRError(
+            f"channels of shape {list(self.shape)} have no gradients of their own"
+        )
+    grad, self, scale = _in_single(grad, self, scale)
     if not self.size:
         return self.copy(), scale.copy(), zero_point.copy()
     rank, place = self.ndim, place_of(axis, self.ndim)
@@ -109,7 +118,10 @@ def learnable_channels_backward(
     scales = along_axis(scale, place, rank)
     parts = learned_gradients(*wide, scales, zeros, quant_min, quant_max)
     others = tuple(i for i in range(rank) if i != place)
-    sums = [rounded(np.sum(part, axis=others) * grad_factor, self.dtype) for part in parts[1:]]
+    sums = [
+        rounded(np.sum(part, axis=others) * grad_factor, self.dtype).reshape(scale.shape)
+        for part in parts[1:]
+    ]
     return rounded(parts[0], self.dtype), sums[0], sums[1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BLOCK, BoundedCall, Errors
+from torch_ir.semantics.bounds.call import STREAM, BoundedCall, Errors
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.fake_quantization import learned_zero
 from torch_ir.semantics.operators.quantization_training import tensor_zero
@@ -41,7 +41,7 @@ def gradients(call: BoundedCall) -> Errors:
     off = 4 * call.unit * (np.abs(values / scales) + np.abs(zeros))
     first, last = np.rint(codes - off), np.rint(codes + off)
     kept = [(ends >= least) & (ends <= most) for ends in (first, last)]
-    lost, moved = kept[0] != kept[1], first != last
+    lost, moved = kept[0] != kept[1], last - first
     gradient = call.size("grad")
     inside = (np.abs(codes) + np.abs(zeros) + 1) * 2
     outside = np.maximum(np.abs(least - zeros), np.abs(most - zeros))
@@ -50,11 +50,14 @@ def gradients(call: BoundedCall) -> Errors:
     factor = abs(call.arguments.get("grad_factor", 1.0))
     axes = tuple(i for i in range(rank) if not by_channel or i != place)
     count = call.unit * (
-        FEW + call.depth(max(values.size // max(call["scale"].size, 1), 1), BLOCK)
+        FEW + call.depth(max(values.size // max(call["scale"].size, 1), 1), STREAM, 1.0)
     )
 
     def summed(terms: Any) -> Array:
-        return np.reshape(np.sum(np.broadcast_to(terms, values.shape), axis=axes), -1) * factor
+        return (
+            np.sum(np.broadcast_to(terms, values.shape), axis=axes).reshape(call.results[1].shape)
+            * factor
+        )
 
     by_zero = gradient * np.abs(scales)
     return [
@@ -65,7 +68,8 @@ def gradients(call: BoundedCall) -> Errors:
 
 
 def _open_beside_nan(values: Array, axes: tuple[int, ...], error: Array) -> Array:
-    return np.where(np.reshape(np.isnan(values).any(axis=axes), -1), np.inf, error)
+    lost = np.reshape(np.isnan(values).any(axis=axes), np.shape(error))
+    return np.where(lost, np.inf, error)
 
 
 def moving_average(call: BoundedCall) -> Errors:
