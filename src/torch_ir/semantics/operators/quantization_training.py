@@ -100,15 +100,8 @@ def learnable_channels_backward(
 ) -> tuple[Array, Array, Array]:
     """As :func:`learnable_backward`, for one of both for each place of an axis.
 
-    Zero points are rounded and clamped.
-
-    Raises:
-        InvalidIRError: There is one axis alone, for which torch adds all channels up.
+    Zero points are rounded and clamped. Of one axis alone all channels are added up, to no axis.
     """
-    if self.ndim < 2:
-        raise InvalidIRError(
-            f"channels of shape {list(self.shape)} have no gradients of their own"
-        )
     grad, self, scale = _in_single(grad, self, scale)
     if not self.size:
         return self.copy(), scale.copy(), zero_point.copy()
@@ -119,8 +112,7 @@ def learnable_channels_backward(
     parts = learned_gradients(*wide, scales, zeros, quant_min, quant_max)
     others = tuple(i for i in range(rank) if i != place)
     sums = [
-        rounded(np.sum(part, axis=others) * grad_factor, self.dtype).reshape(scale.shape)
-        for part in parts[1:]
+        rounded(np.sum(part, axis=others or None) * grad_factor, self.dtype) for part in parts[1:]
     ]
     return rounded(parts[0], self.dtype), sums[0], sums[1]
 

@@ -48,7 +48,7 @@ def gradients(call: BoundedCall) -> Errors:
     sizes = gradient * np.where(kept[0] & kept[1], inside, outside)
     others = gradient * np.where(lost, inside + outside, moved)
     factor = abs(call.arguments.get("grad_factor", 1.0))
-    axes = tuple(i for i in range(rank) if not by_channel or i != place)
+    axes = tuple(i for i in range(rank) if not by_channel or i != place or rank == 1)
     count = call.unit * (
         FEW + call.depth(max(values.size // max(call["scale"].size, 1), 1), STREAM, 1.0)
     )
