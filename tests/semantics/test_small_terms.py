@@ -24,6 +24,7 @@ def terms(count: int) -> torch.Tensor:
 def _calls(count: int) -> dict[str, tuple[Any, ...]]:
     parts = terms(count)
     roots, logs = parts.sqrt(), parts.log()
+    places = torch.arange(count) % 7 // 6
     rows = roots[None].expand(5, count).contiguous()
     column = logs[:, None].expand(count, 4).contiguous()
     return {
@@ -42,6 +43,11 @@ def _calls(count: int) -> dict[str, tuple[Any, ...]]:
         "logsumexp.default": (column, [0]),
         "_softmax_backward_data.default": (roots[None], roots[None], 1, torch.float32),
         "native_layer_norm.default": (roots[None], [count], None, None, 1e-5),
+        "scatter_add.default": (torch.zeros(2), 0, places, parts),
+        "index_add.default": (torch.zeros(2), 0, places, parts),
+        "index_put.default": (torch.zeros(2), [places], parts, True),
+        "embedding_dense_backward.default": (parts[:, None], places, 2, -1, False),
+        "bincount.default": (places, parts),
         "native_batch_norm.default": (roots[:, None], *[None] * 4, True, 0.1, 1e-5),
     }
 

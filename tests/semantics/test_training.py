@@ -116,7 +116,9 @@ ROUNDED = [
 ]
 
 
-@pytest.mark.parametrize(("calls", "dtype"), ROUNDED, ids=str)
+@pytest.mark.parametrize(
+    ("calls", "dtype"), ROUNDED, ids=lambda item: getattr(item, "__name__", str(item))
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_torchs_own_error_is_within_the_bound(calls: Any, dtype: torch.dtype, kind: str) -> None:
     for n in (1, 7, 300):

@@ -166,24 +166,32 @@ def product(call: BoundedCall) -> Errors:
 
 
 def _light(call: BoundedCall, first: str, second: str) -> float:
-    """What sums of products may lose of small ones behind large ones, of some rows and columns."""
+    """What sums of products may lose of small ones behind large ones, of the steepest lines."""
     rows, columns = call.wide(first), call.wide(second)
     if not (rows.size and columns.size):
         return 0.0
-    while min(rows.ndim, columns.ndim) > 2:
-        rows, columns = rows[0], columns[0]
     if call.op_type not in _BY_ROWS and columns.ndim > 1:
         columns = columns.swapaxes(-1, -2)
     if rows.shape[-1:] != columns.shape[-1:] or not rows.ndim:
         return 0.0
+    if min(rows.ndim, columns.ndim) > 2 and rows.shape[:-2] == columns.shape[:-2]:
+        rows, columns = (part.reshape(-1, *part.shape[-2:]) for part in (rows, columns))
+        place = int(np.argmax(_steepness(rows).max(-1) * _steepness(columns).max(-1)))
+        rows, columns = rows[place], columns[place]
     rows, columns = (part.reshape(-1, part.shape[-1]) for part in (rows, columns))
-    rows, columns = (part[:: max(len(part) // LINES, 1)][:LINES] for part in (rows, columns))
+    rows, columns = (part[np.argsort(-_steepness(part))[:LINES]] for part in (rows, columns))
     terms = np.real(rows[:, None] * np.conjugate(columns[None]))
     return float(np.max(call.light(terms, [2]), initial=0))
 
 
+def _steepness(lines: Array) -> Array:
+    """How many times its mean the largest element of each line is."""
+    sizes = np.nan_to_num(np.abs(lines))
+    return sizes.max(-1) / np.maximum(sizes.mean(-1), np.finfo("float64").tiny)
+
+
 LINES = 4
-"""How many rows and columns of a product are looked at."""
+"""How many rows and columns of a product are looked at: what is lost is what is behind a peak."""
 _BY_ROWS = frozenset({"aten.linear.default", "aten.inner.default"})
 """Products whose second factor has the shared axis last."""
 
@@ -440,8 +448,8 @@ def along(call: BoundedCall) -> int:
 def scattered(call: BoundedCall) -> Errors:
     """Bound sums in open order: n go to a place; some kernels add in the result's type."""
     errors: list[Any] = []
-    one_way = _repeated_sources(call)
-    for result, terms, hits in zip(call.results, call.terms(), _hits(call), strict=True):
+    one_way, parts = _repeated_sources(call), (call.terms(), _hits(call), _light_sources(call))
+    for result, terms, hits, light in zip(call.results, *parts, strict=True):
         if not is_inexact(result.dtype):
             errors.append(None)
             continue
@@ -451,8 +459,21 @@ def scattered(call: BoundedCall) -> Errors:
             scaled = call.arguments.get("alpha", 1) != 1  # the products are rounded too
             error = error + call.result_unit * (np.where(hits > 1, walk, 0) + scaled) * terms
             error = np.where(hits > 1, call.opened(error, terms, result.dtype), error)
-        errors.append(call.opened(error, terms))
+        errors.append(call.opened(error + light, terms))
     return errors
+
+
+def _light_sources(call: BoundedCall) -> list[Array]:
+    """What each sum may lose of terms less than a unit of the greatest, as :meth:`light` says."""
+    unit = call.result_unit if call.is_narrow else call.unit
+    whole = call.terms()
+    most = max([float(np.max(t, initial=0, where=np.isfinite(t))) for t in whole], default=0.0)
+    least = 2 * unit * most / max(abs(call.arguments.get("alpha", 1)), 1)
+    sizes = {name: sizes_of(v) for name, v in call.arrays.items() if is_inexact(v.dtype)}
+    small = {name: np.where(size < least, size, 0) for name, size in sizes.items()}
+    if not any(part.any() for part in small.values()):
+        return [np.zeros(t.shape) for t in whole]
+    return replace(call, arguments={**call.arguments, **small}, _wide={}).terms()
 
 
 def _repeated_sources(call: BoundedCall) -> float:
@@ -529,7 +550,8 @@ def counted(call: BoundedCall) -> Errors:
     if call["weights"] is None:
         return [None]
     most = int(np.bincount(call["self"]).max(initial=1))
-    return _summed(call, [most], BLOCK, FEW, call.repeats("weights", [0]))
+    (error,) = _summed(call, [most], BLOCK, FEW, call.repeats("weights", [0]))
+    return [error if error is None else error + _light_sources(call)[0]]
 
 
 def bags(call: BoundedCall) -> Errors:
