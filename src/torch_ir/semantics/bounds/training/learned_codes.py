@@ -19,6 +19,10 @@ FEW = 6
 """The product with 1 / scale, the code's number, the difference, two products and a sum."""
 
 
+INTEGERS = 2.0**63
+"""From here on, as for NaN, what a code is as an integer of 64 bits depends on the processor."""
+
+
 def gradients(call: BoundedCall) -> Errors:
     """Bound sums of ``g · |what an element adds|``, and what another code of some would add.
 
@@ -38,6 +42,7 @@ def gradients(call: BoundedCall) -> Errors:
         zeros = np.float64(tensor_zero(call["zero_point"], least, most))
         scales = np.float64(call["scale"][0])
     codes = zeros + values / scales
+    is_open = ~(np.abs(codes) < INTEGERS)
     off = 4 * call.unit * (np.abs(values / scales) + np.abs(zeros))
     first, last = np.rint(codes - off), np.rint(codes + off)
     kept = [(ends >= least) & (ends <= most) for ends in (first, last)]
@@ -61,14 +66,14 @@ def gradients(call: BoundedCall) -> Errors:
 
     by_zero = gradient * np.abs(scales)
     return [
-        np.where(lost | np.isnan(values), np.inf, 0.0),
-        _open_beside_nan(values, axes, count * summed(sizes) + summed(others)),
-        _open_beside_nan(values, axes, count * summed(by_zero) + summed(by_zero * lost)),
+        np.where(lost | is_open, np.inf, 0.0),
+        _open_beside(is_open, axes, count * summed(sizes) + summed(others)),
+        _open_beside(is_open, axes, count * summed(by_zero) + summed(by_zero * lost)),
     ]
 
 
-def _open_beside_nan(values: Array, axes: tuple[int, ...], error: Array) -> Array:
-    lost = np.reshape(np.isnan(values).any(axis=axes), np.shape(error))
+def _open_beside(is_open: Array, axes: tuple[int, ...], error: Array) -> Array:
+    lost = np.reshape(is_open.any(axis=axes), np.shape(error))
     return np.where(lost, np.inf, error)
 
 
