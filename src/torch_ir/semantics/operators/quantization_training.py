@@ -73,7 +73,7 @@ def learnable_backward(
         return self.copy(), scale.copy(), zero_point.copy()
     zero = tensor_zero(zero_point, quant_min, quant_max)
     wide = (grad.astype("float64"), self.astype("float64"))
-    parts = learned_gradients(*wide, Single(scale[0]), zero, quant_min, quant_max)
+    parts = learned_gradients(*wide, Single(scale[:1].item()), zero, quant_min, quant_max)
     sums = [
         rounded(np.sum(part, keepdims=True).reshape(1) * grad_factor, self.dtype)
         for part in parts[1:]
@@ -83,7 +83,7 @@ def learnable_backward(
 
 def tensor_zero(zero_point: Array, quant_min: int, quant_max: int) -> float:
     """The first zero point as the gradient of one scale takes it."""
-    return float(np.trunc(np.clip(Single(zero_point[0]) + Single(0.5), quant_min, quant_max)))
+    return float(np.trunc(np.clip(Single(zero_point[:1].item()) + Single(0.5), quant_min, quant_max)))
 
 
 @denotes("aten._fake_quantize_learnable_per_channel_affine_backward.default")

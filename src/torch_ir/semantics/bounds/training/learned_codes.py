@@ -40,7 +40,7 @@ def gradients(call: BoundedCall) -> Errors:
         scales = call.wide("scale").reshape(shape)
     else:
         zeros = np.float64(tensor_zero(call["zero_point"], least, most))
-        scales = np.float64(call["scale"][0])
+        scales = np.float64(call["scale"][:1].item())
     codes = zeros + values / scales
     is_open = ~(np.abs(codes) < INTEGERS)
     off = 4 * call.unit * (np.abs(values / scales) + np.abs(zeros))
