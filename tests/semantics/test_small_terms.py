@@ -25,15 +25,8 @@ def _calls(count: int) -> dict[str, tuple[Any, ...]]:
     parts = terms(count)
     roots, logs = parts.sqrt(), parts.log()
     places = torch.arange(count) % 7 // 6
-    rows = roots[None].expand(5, count).contiguous()
     column = logs[:, None].expand(count, 4).contiguous()
     return {
-        "dot.default": (roots, roots),
-        "mv.default": (rows, roots),
-        "addmv.default": (torch.zeros(5), rows, roots),
-        "mm.default": (rows[:1], rows[:1].t()),
-        "linear.default": (rows, rows),
-        "bmm.default": (rows[None], rows.t()[None]),
         "linalg_vector_norm.default": (parts, 3),
         "linalg__powsum.default": (parts, 1),
         "sum.default": (parts,),

@@ -15,6 +15,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 
 from torch_ir.errors import TorchIRError, TraceError
+from torch_ir.frontend.gradients.recording import trying
 from torch_ir.ir.values import dtype_name
 from torch_ir.kernel_switches import kernel_switches
 from torch_ir.torch_api import (
@@ -82,9 +83,10 @@ class ClosureLifter(TorchFunctionMode):
     def note(self, error: Exception) -> None:
         """Note that a call is refused: the function may catch the error, which eager never raises.
 
-        It is kept with the last tensor that was taken.
+        It is kept with the last tensor that was taken. Where a formula of a gradient is tried, the
+        gradient is what is lost.
         """
-        if not self.refused:
+        if not self.refused and not trying.get():
             self.refused.append((error, self.last))
 
     def replaced(self, value: Any) -> Any:

@@ -58,6 +58,10 @@ observer: ContextVar[Observer | None] = ContextVar("observer", default=None)
 """Who sees what autograd functions call, in a trace or not."""
 
 
+trying: ContextVar[bool] = ContextVar("trying", default=False)
+"""Whether the formula of a gradient is tried, whose errors eager may never see."""
+
+
 def observed(is_on: bool) -> AbstractContextManager[None]:
     """Show calls of torch within a ``with`` block: forward's alone are the model's own."""
     found = observer.get()
@@ -166,6 +170,7 @@ class Recording:
         self.made = [item for item in items if isinstance(item, torch.Tensor)]
         tracked = [(tensor, self.node_of(tensor)) for tensor in (*given, *self.made)]
         self.middle = None if self.graph is None else _last(self.graph)
+        token = trying.set(True)
         try:
             self._require_plain(items)
             with observed(True):
@@ -179,6 +184,8 @@ class Recording:
                     self.track(tensor, node)
             if self.graph is not None:
                 _erase([*_between(self.middle, _last(self.graph))])
+        finally:
+            trying.reset(token)
         return items if isinstance(result, tuple) else items[0]
 
     def _require_plain(self, items: Sequence[Any]) -> None:

@@ -139,7 +139,6 @@ def product(call: BoundedCall) -> Errors:
         count *= first.shape[0]
     few = FEW + 2 * adds
     one_way = _repeated(call, factors[adds:], slice(-2, None))
-    few = few + _light(call, *factors[adds : adds + 2])
     lengths = [max(count, 1)] * len(call.results)
     errors: Any = _summed(call, lengths, BLOCK, few, one_way)
     scales = {name: abs(call.arguments.get(name, 1)) for name in ("alpha", "beta")}
@@ -163,37 +162,6 @@ def product(call: BoundedCall) -> Errors:
     (terms,) = call.terms()  # the product is rounded to the type before it is added
     off = call.stepped(1 + sqrt(steps), terms)
     return [call.opened(error + off, terms, call.results[0].dtype) for error in errors]
-
-
-def _light(call: BoundedCall, first: str, second: str) -> float:
-    """What sums of products may lose of small ones behind large ones, of the steepest lines."""
-    rows, columns = call.wide(first), call.wide(second)
-    if not (rows.size and columns.size):
-        return 0.0
-    if call.op_type not in _BY_ROWS and columns.ndim > 1:
-        columns = columns.swapaxes(-1, -2)
-    if rows.shape[-1:] != columns.shape[-1:] or not rows.ndim:
-        return 0.0
-    if min(rows.ndim, columns.ndim) > 2 and rows.shape[:-2] == columns.shape[:-2]:
-        rows, columns = (part.reshape(-1, *part.shape[-2:]) for part in (rows, columns))
-        place = int(np.argmax(_steepness(rows).max(-1) * _steepness(columns).max(-1)))
-        rows, columns = rows[place], columns[place]
-    rows, columns = (part.reshape(-1, part.shape[-1]) for part in (rows, columns))
-    rows, columns = (part[np.argsort(-_steepness(part))[:LINES]] for part in (rows, columns))
-    terms = np.real(rows[:, None] * np.conjugate(columns[None]))
-    return float(np.max(call.light(terms, [2]), initial=0))
-
-
-def _steepness(lines: Array) -> Array:
-    """How many times its mean the largest element of each line is."""
-    sizes = np.nan_to_num(np.abs(lines))
-    return sizes.max(-1) / np.maximum(sizes.mean(-1), np.finfo("float64").tiny)
-
-
-LINES = 4
-"""How many rows and columns of a product are looked at: what is lost is what is behind a peak."""
-_BY_ROWS = frozenset({"aten.linear.default", "aten.inner.default"})
-"""Products whose second factor has the shared axis last."""
 
 
 def scaled_product(call: BoundedCall) -> Errors:

@@ -83,7 +83,9 @@ def learnable_backward(
 
 def tensor_zero(zero_point: Array, quant_min: int, quant_max: int) -> float:
     """The first zero point as the gradient of one scale takes it."""
-    return float(np.trunc(np.clip(Single(zero_point[:1].item()) + Single(0.5), quant_min, quant_max)))
+    return float(
+        np.trunc(np.clip(Single(zero_point[:1].item()) + Single(0.5), quant_min, quant_max))
+    )
 
 
 @denotes("aten._fake_quantize_learnable_per_channel_affine_backward.default")
