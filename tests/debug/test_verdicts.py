@@ -14,7 +14,7 @@ KINDS = {
     "plain": "aten.sin.default(%{})",
     "open": "aten.empty_like.default(%{})",
     "random": "aten.rand_like.default(%{})",
-    "undenoted": "aten._add_relu.Scalar(%{}, 1.0)",
+    "undenoted": "aten._foobar.default(%{})",
     "foreign": "verdicts.twice.default(x=%{})",
     "delegated": "aten.exp.default(%{})",
 }

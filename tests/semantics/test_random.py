@@ -25,7 +25,7 @@ CALLS: list[tuple[str, tuple[Any, ...]]] = [
     ("aten.randint_like.default", (LIKE, 10)),
     ("aten.randint_like.low_dtype", (LIKE, -4, 6)),
     ("aten.randint_like.Tensor", (LIKE, torch.tensor(10))),
-    ("aten._standard_gamma.default", (LIKE + 0.3,)),
+    ("aten._standard_gamma.default", (LIKE + 0.8,)),
     ("aten._standard_gamma.default", (LIKE + 2.5,)),
     ("aten._sample_dirichlet.default", (LIKE[:, :4].repeat(50, 1) + 0.5,)),
     ("aten.bernoulli.default", (LIKE + 0.3,)),

@@ -156,7 +156,7 @@ def test_primitives_or_nothing():
 
 def test_the_denotation_takes_part():
     def function(x):
-        added = torch.ops.aten._add_relu.Scalar(x, 0.5)  # which nothing denotes
+        added = torch.ops.aten._foobar(x)  # which nothing denotes
         return added * x + torch.nn.functional.dropout(x.sin(), 0.5, True)
 
     traced = make_traced(function, executor=("reference", "aten"))

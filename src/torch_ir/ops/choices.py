@@ -8,6 +8,7 @@ from typing import Any
 VALUES_OPEN = frozenset(
     f"aten.{name}"
     for name in (
+        "_make_dep_token.default",
         "empty.memory_format",
         "empty_like.default",
         "empty_permuted.default",

@@ -77,7 +77,8 @@ def histogram(call: BoundedCall) -> Errors:
     """Bound counts by what lies as near to an edge as this is off, and sums of weights."""
     result, edges = call.results
     is_given = "bins_tensor" in call.op_type
-    exact = edges if is_given else equal_edges(call["self"], call["bins"], call["range"])
+    bins = call.arguments.get("bins", 100)  # as torch has it
+    exact = edges if is_given else equal_edges(call["self"], bins, call["range"])
     ends = float(np.max(moduli(exact), initial=0))
     off = 0.0 if is_given else 4 * call.result_unit * ends
     values = call.wide("self").reshape(-1)
