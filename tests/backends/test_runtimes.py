@@ -473,6 +473,8 @@ def test_arguments_in_memory_that_a_runtime_knows_have_their_new_values(runtime)
         (views[:4], views[2:], n),  # which lie over each other
         (views[1:5], views[:4], n.neg_()),
         (kept.t().contiguous().t(), y, n),
+        (kept, y, n),
+        (torch._neg_view(kept), y, n),  # the same memory, shown negated
     ):
         for made, expected in zip(run(*given), Net()(*given), strict=True):
             torch.testing.assert_close(made, expected, rtol=1e-5, atol=1e-6)

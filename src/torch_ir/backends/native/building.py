@@ -67,6 +67,11 @@ def built(
 _TENSOR = torch.Tensor
 
 
+def _plain(item: Any) -> Any:
+    """A tensor that lies in order, with its values in memory: a view may show them negated."""
+    return item.contiguous().resolve_neg() if isinstance(item, torch.Tensor) else item
+
+
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy of a tensor that lies in order."""
     return tensor.clone(memory_format=torch.contiguous_format)
@@ -136,10 +141,8 @@ class Safe(TupleCalled):
                 raise DeclinedError("torch refuses such a place")
         own = given
         for item in self._moving(given) if self.places else given:
-            if item.__class__ is not _TENSOR or not item.is_contiguous():
-                given = tuple(
-                    [t.contiguous() if isinstance(t, torch.Tensor) else t for t in given]
-                )
+            if item.__class__ is not _TENSOR or not item.is_contiguous() or item.is_neg():
+                given = tuple(map(_plain, given))
                 break
         if self._turn is None:
             made = self._call(given)

@@ -20,7 +20,8 @@ _NO_END = 1 << 62
 """Numbers from here on are ends of slices, or are too far already when a delegate is proven."""
 
 _NARROW = {torch.bool: 1, torch.uint8: 255, torch.int8: 128, torch.int16: 1 << 15}
-_WIDE = (torch.int32, torch.int64)
+WIDE = (torch.int32, torch.int64)
+"""Integers of which not all are 32-bit floats."""
 _SUMS = frozenset(("add", "sub", "rsub"))
 _CONVERSIONS = frozenset(("_to_copy", "to", "type_as", "convert_element_type"))
 
@@ -50,7 +51,7 @@ def room_for_integers(program: ExportedProgram, growing: frozenset[str]) -> int:
             bounds[node] = 0, _farthest(held.get(lifted[node.name]))
         elif node.op != "output":
             bounds[node] = _bound(node, bounds, growing)
-    wide = [bounds[node] for node in bounds if _dtype(node) in _WIDE]
+    wide = [bounds[node] for node in bounds if _dtype(node) in WIDE]
     rooms = [(_MOST - b) // max(a, 1) for a, b in wide if a or b > _MOST]
     room = min(rooms, default=_MOST)
     if room < _LEAST_ROOM:
@@ -60,7 +61,7 @@ def room_for_integers(program: ExportedProgram, growing: frozenset[str]) -> int:
 
 def _bound(node: Node, bounds: Mapping[Node, _Bound], growing: frozenset[str]) -> _Bound:
     dtype = _dtype(node)
-    if dtype is not None and dtype not in _WIDE:
+    if dtype is not None and dtype not in WIDE:
         return 0, _NARROW.get(dtype, 0)
     if node.op == "placeholder":
         return 1, 0

@@ -15,9 +15,10 @@ from torch.export import ExportedProgram
 from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated, TupleCalled
-from torch_ir.backends.runtimes.narrowing import is_within, room_for_integers
+from torch_ir.backends.runtimes.narrowing import WIDE, is_within, room_for_integers
 from torch_ir.backends.runtimes.onnx_model import array_of
 from torch_ir.backends.runtimes.openvino_model import openvino_model
+from torch_ir.ir.values import dtype_name
 from torch_ir.lazy import optional_module
 
 _OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
@@ -107,8 +108,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_WIDE = (np.dtype(np.int64), np.dtype(np.int32))
-_LOOKED_AT = (torch.int64, torch.int32)
+_WIDE = tuple(np.dtype(dtype_name(dtype)) for dtype in WIDE)
 
 
 class _Request(TupleCalled):
@@ -156,7 +156,7 @@ def _where(item: Any) -> object:
 
     Buffers are in the same place in each call, and to bind one takes 4 microseconds.
     """
-    if not isinstance(item, torch.Tensor) or item.dtype in _LOOKED_AT:
+    if not isinstance(item, torch.Tensor) or item.dtype in WIDE:
         return None
     return item.data_ptr(), item.dtype, item.shape
 
