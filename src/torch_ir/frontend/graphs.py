@@ -423,8 +423,10 @@ def _require_same_type(op_type: str, call: ExportedCall, results: Sequence[Tenso
     Raises:
         InvalidIRError: What is written would be converted, which eager does not do.
     """
-    for made in results if op_type == "aten.copy_.default" else ():
-        written = call.inputs[0]
+    if op_type != "aten.copy_.default":
+        return
+    written = call.inputs[0]
+    for made in results:
         if (made.shape, made.dtype) != (written.shape, written.dtype):
             raise InvalidIRError(
                 f"the model sets %{written.name}: {type_text(written)} to a tensor "
