@@ -20,7 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("src", "tests", "tools", "examples", "benchmarks")
 PACKAGE = "torch_ir"
-GATES = frozenset({Path("src/torch_ir/torch_api.py"), Path("src/torch_ir/infer/resolve.py")})
+GATES = frozenset(
+    Path("src/torch_ir", name) for name in ("torch_api.py", "torch_modes.py", "infer/resolve.py")
+)
 REGISTRY = "torch.ops"
 
 

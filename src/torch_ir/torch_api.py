@@ -9,7 +9,7 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -30,12 +30,10 @@ from torch._subclasses.fake_tensor import (
 from torch._subclasses.fake_tensor import FakeTensor as FakeTensor
 from torch._subclasses.fake_tensor import FakeTensorMode as FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor as FunctionalTensor
-from torch.autograd import forward_ad
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.fx.experimental.symbolic_shapes import CallMethodKey
 from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
-from torch.utils._device import DeviceContext
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -308,34 +306,6 @@ def assume(condition: Any) -> None:
 
 
 @contextmanager
-def plain_tensors() -> Generator[None]:
-    """Run calls on tensors with values in a ``with`` block, whatever the caller traces."""
-    from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
-
-    with disabled(), torch.device("cpu"):
-        yield
-
-
-def without_torch_functions() -> AbstractContextManager[None]:
-    """Let no mode and no class see calls of torch in a ``with`` block, such as reads of sizes."""
-    return torch._C.DisableTorchFunction()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]  # torch has no public name
-
-
-@contextmanager
-def outside_of_traces() -> Generator[None]:
-    """Run calls in a ``with`` block as if nothing traced or watched them."""
-    from torch.utils._python_dispatch import _disable_current_modes as disabled  # pyright: ignore[reportPrivateUsage, reportUnknownVariableType]  # torch has no public name
-
-    dispatcher: Any = torch._C._DisablePythonDispatcher()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
-    with disabled(), without_torch_functions(), dispatcher:
-        yield
-
-
-beneath_traces: Callable[[], AbstractContextManager[Any]] = torch._C._DisableTorchDispatch  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
-"""Run calls within a ``with`` block in C++ alone: those on fake tensors give meta tensors."""
-
-
-@contextmanager
 def without_mkldnn() -> Generator[None]:
     """Switch off the libraries of kernels for CPUs that torch asks for in a ``with`` block.
 
@@ -371,46 +341,10 @@ def dispatch_keys(tensor: torch.Tensor) -> int:
     return torch._C._dispatch_keys(tensor).raw_repr()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 
-def is_tracing_fakes() -> bool:
-    """Return whether calls are traced on fake tensors now, as torch.export and inductor do."""
-    fake = torch._C._TorchDispatchModeKey.FAKE  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-    return torch._C._get_dispatch_mode(fake) is not None  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-
-
 def is_operator_formula(node: Any) -> bool:
     """Return whether a node of autograd's graph is the formula of an operator, in Python."""
     module = type(node)._forward_cls.__module__
     return module == "torch._library.autograd" or module.startswith("torch._higher_order_ops.")
-
-
-def is_functionalizing() -> bool:
-    """Return whether calls on functional tensors are understood now."""
-    functional = torch._C._TorchDispatchModeKey.FUNCTIONAL  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-    return torch._C._get_dispatch_mode(functional) is not None  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-
-
-def is_transforming() -> bool:
-    """Return whether a transform of ``torch.func`` is under way in this thread."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
-
-
-def is_in_forward_level() -> bool:
-    """Return whether tensors may carry tangents now."""
-    return forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-
-
-def has_modes() -> bool:
-    """Return whether modes watch the operators or functions that are called in this thread.
-
-    One that only says on which device new tensors lie does not count.
-    """
-    if torch._C._len_torch_dispatch_stack():  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
-        return True
-    count: int = torch._C._len_torch_function_stack()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
-    return count > 0 and any(
-        not isinstance(torch._C._get_function_stack_at(i), DeviceContext)  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # as above
-        for i in range(count)
-    )
 
 
 def has_hooks_of_all_modules() -> bool:
@@ -477,29 +411,9 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
     return unchanged if tensors else lambda: True
 
 
-is_any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
-"""Whether autocast is on in this thread, for whatever device."""
-
-
-def has_function_modes() -> bool:
-    """Return whether modes watch the functions that are called in this thread."""
-    return bool(torch._C._len_torch_function_stack())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
-
-
 def version_of(tensor: torch.Tensor) -> int:
     """Count the writes to a tensor."""
     return tensor._version  # pyright: ignore[reportPrivateUsage]  # public but for its name
-
-
-@contextmanager
-def tracing_for_export() -> Generator[None]:
-    """Let ``torch.compiler.is_exporting()`` say yes within a ``with`` block."""
-    flags = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag  # pyright: ignore[reportPrivateUsage]  # as torch.export sets them
-    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = True  # pyright: ignore[reportPrivateUsage]  # as above
-    try:
-        yield
-    finally:
-        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = flags  # pyright: ignore[reportPrivateUsage]  # as above
 
 
 def storage_of(tensor: torch.Tensor) -> int:

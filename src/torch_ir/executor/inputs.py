@@ -21,7 +21,8 @@ from torch_ir.ir.symbols import value_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import FakeTensor, FunctionalTensor, is_functionalizing, is_tracing_fakes
+from torch_ir.torch_api import FakeTensor, FunctionalTensor
+from torch_ir.torch_modes import is_functionalizing, is_tracing_fakes
 
 
 def flatten_arguments(

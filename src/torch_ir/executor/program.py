@@ -23,13 +23,8 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.queries import has_complex, written_values
-from torch_ir.torch_api import (
-    BelowAutograd,
-    BelowViewTracking,
-    is_any_autocast_enabled,
-    overload,
-    runs_below_autograd,
-)
+from torch_ir.torch_api import BelowAutograd, BelowViewTracking, overload, runs_below_autograd
+from torch_ir.torch_modes import is_any_autocast_enabled
 from torch_ir.weights.tensor_registry import DirectKernel
 
 _set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node

@@ -34,7 +34,8 @@ from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.ops.extensions import OWN_NAMESPACES, import_hint
 from torch_ir.quiet import silent_log
-from torch_ir.torch_api import lacking_namespace, plain_tensors, pytree
+from torch_ir.torch_api import lacking_namespace, pytree
+from torch_ir.torch_modes import plain_tensors
 
 
 @public

@@ -18,13 +18,8 @@ from torch_ir.errors import TorchIRError, TraceError
 from torch_ir.frontend.gradients.recording import trying
 from torch_ir.ir.values import dtype_name
 from torch_ir.kernel_switches import kernel_switches
-from torch_ir.torch_api import (
-    LEAVE_VMAP,
-    UNKNOWN_RESULT,
-    is_in_forward_level,
-    is_transforming,
-    pytree,
-)
+from torch_ir.torch_api import LEAVE_VMAP, UNKNOWN_RESULT, pytree
+from torch_ir.torch_modes import is_in_forward_level, is_transforming
 from torch_ir.traced.call_key import TENSORS
 from torch_ir.traced.guards.random_numbers import RandomNumbers
 from torch_ir.traced.refusals import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.torch_api import (
+from torch_ir.torch_modes import (
     has_function_modes,
     has_modes,
     is_any_autocast_enabled,

@@ -24,12 +24,12 @@ from torch_ir.torch_api import (
     OpOverload,
     ShapeEnv,
     draws,
-    outside_of_traces,
     pytree,
     requires_grad,
     storage_of,
     version_of,
 )
+from torch_ir.torch_modes import outside_of_traces
 from torch_ir.traced.call_key import value_token
 from torch_ir.traced.guards.captured_names import is_library
 from torch_ir.traced.modes import NAMES, modes

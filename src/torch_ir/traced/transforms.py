@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import torch
 from torch._functorch import eager_transforms, vmap  # where they are called by these names
 
-from torch_ir.torch_api import is_transforming
+from torch_ir.torch_modes import is_transforming
 
 Replace: TypeAlias = Callable[[Any], Any]
 

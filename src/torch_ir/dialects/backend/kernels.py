@@ -12,7 +12,8 @@ from torch_ir.dialects.backend.binding import bind_pattern_to_op, has_kernel
 from torch_ir.dialects.backend.quantized import PATTERNS, example
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.dialects.executorch import executorch_first
-from torch_ir.torch_api import overload, plain_tensors
+from torch_ir.torch_api import overload
+from torch_ir.torch_modes import plain_tensors
 
 PRIMS = torch.library.Library("executorch_prims", "FRAGMENT")
 QUANTISED = torch.library.Library("quantized_decomposed", "FRAGMENT")

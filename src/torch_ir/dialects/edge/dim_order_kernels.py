@@ -10,7 +10,8 @@ import torch  # noqa: TID253  # this module is imported where torch runs these o
 from torch_ir.dialects.executorch import executorch_first
 from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.quiet import quietly
-from torch_ir.torch_api import overload, plain_tensors
+from torch_ir.torch_api import overload
+from torch_ir.torch_modes import plain_tensors
 
 LIBRARY = torch.library.Library("dim_order_ops", "FRAGMENT")
 

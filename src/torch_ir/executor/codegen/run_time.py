@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.autograd.forward_ad as forward_ad
 
 from torch_ir.errors import ExecutionError, counted
 from torch_ir.infer.engine import flatten
 from torch_ir.ir import SymbolRange
 from torch_ir.ir.expressions import Number, solve_linear
 from torch_ir.torch_api import SYMBOLIC_TYPES, storage_of
+from torch_ir.torch_modes import is_in_forward_level
 
 
 class NoTensorError(ExecutionError):
@@ -174,7 +174,7 @@ def _has_plain_storage(tensor: torch.Tensor) -> bool:
         or tensor.layout is not torch.strided
         or is_marked
         or tensor.requires_grad
-        or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+        or is_in_forward_level()
         or size % tensor.element_size()
         or (tensor.numel() and not size)  # a device that keeps its data elsewhere
     )

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from torch_ir.errors import ExportError
-from torch_ir.torch_api import tracing_for_export
+from torch_ir.torch_modes import tracing_for_export
 
 
 def with_static_cache(model: nn.Module, positions: int) -> nn.Module:

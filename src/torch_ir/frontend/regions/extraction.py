@@ -35,12 +35,8 @@ from torch_ir.ir import IR, Location
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.functions import LayerRun, add_layer, call_layer, function_of, map_locations
 from torch_ir.steps import uncollected
-from torch_ir.torch_api import (
-    FakeTensorMode,
-    has_hooks_of_all_modules,
-    storage_of,
-    tracing_for_export,
-)
+from torch_ir.torch_api import FakeTensorMode, has_hooks_of_all_modules, storage_of
+from torch_ir.torch_modes import tracing_for_export
 
 OPAQUE = f"{NAMESPACE}.call.default"
 MIN_CALLS = 4

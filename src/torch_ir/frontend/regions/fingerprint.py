@@ -21,13 +21,8 @@ from torch.overrides import TorchFunctionMode
 
 from torch_ir.frontend.gradients.recording import observer
 from torch_ir.frontend.regions.replay import PLAIN, TORCH, ReplayedCalls
-from torch_ir.torch_api import (
-    FakeTensorMode,
-    pytree,
-    storage_of,
-    version_of,
-    without_torch_functions,
-)
+from torch_ir.torch_api import FakeTensorMode, pytree, storage_of, version_of
+from torch_ir.torch_modes import without_torch_functions
 
 _StandIns: TypeAlias = Mapping[int, Callable[[], torch.Tensor]]
 

@@ -15,7 +15,8 @@ from torch import nn
 
 from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, meet, own_tensors
 from torch_ir.frontend.regions.own_weights import set_aside
-from torch_ir.torch_api import pytree, without_torch_functions
+from torch_ir.torch_api import pytree
+from torch_ir.torch_modes import without_torch_functions
 
 NAMESPACE = "torch_ir_region"
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")

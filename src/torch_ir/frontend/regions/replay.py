@@ -12,16 +12,8 @@ from typing import Any, cast
 
 import torch
 
-from torch_ir.torch_api import (
-    FakeTensor,
-    FakeTensorMode,
-    beneath_traces,
-    is_any_autocast_enabled,
-    state_of_torch,
-    storage_of,
-    version_of,
-    without_torch_functions,
-)
+from torch_ir.torch_api import FakeTensor, FakeTensorMode, state_of_torch, storage_of, version_of
+from torch_ir.torch_modes import beneath_traces, is_any_autocast_enabled, without_torch_functions
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 TORCH = (torch.dtype, torch.layout, torch.memory_format, torch.device, torch.Size)

@@ -14,7 +14,8 @@ import torch
 from torch.fx import GraphModule
 
 from torch_ir.errors import TraceError
-from torch_ir.torch_api import draws, outside_of_traces
+from torch_ir.torch_api import draws
+from torch_ir.torch_modes import outside_of_traces
 
 _RANDOM: Any = torch.random
 """The module whose functions ask torch's generator."""
