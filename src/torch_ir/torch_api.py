@@ -68,6 +68,9 @@ SingleLevelFunction: Any = torch.autograd.function._SingleLevelFunction  # pyrig
 APPLIED_IN_C = not isinstance(vars(torch.autograd.Function)["apply"], classmethod)
 """Whether ``Function.apply`` itself is C++, as since torch 2.14."""
 
+StopsRecomputation: Any = torch.utils.checkpoint._StopRecomputationError  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+"""What a checkpoint raises in a forward that it runs again, when it has what it wants."""
+
 KEEPS_ARGUMENTS: Any = getattr(torch.utils.checkpoint, "_NoopSaveInputs", None)
 """By what checkpoints of torch 2.11 keep arguments: no gradient passes through it."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -24,3 +25,23 @@ def compile_aten(
     executor = IRExecutor(ir, weights, grad=options.grad, placement=options.placement)
     _ = executor.graph
     return executor
+
+
+class BodyOnTorch:
+    """The body of a delegate as torch runs it.
+
+    Args:
+        body: The function.
+        held: Those of its inputs that are the same in every call, by name.
+    """
+
+    def __init__(self, body: IR, held: Mapping[str, torch.Tensor]):
+        self._inputs, self._held = body.input_names, held
+        self._taken = [name for name in body.input_names if name not in held]
+        self._executor = IRExecutor(body, {}, check_types=False)
+
+    def __call__(self, given: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+        """Run it on what a delegate is given: the other inputs, then sizes."""
+        count = len(self._taken)
+        known = {**self._held, **dict(zip(self._taken, given[:count], strict=True))}
+        return self._executor(*[known[name] for name in self._inputs], *given[count:])

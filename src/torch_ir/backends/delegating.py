@@ -5,13 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import count
 from typing import Any
 
 import torch
 
 from torch_ir.backends.assignment import Assignment, assign
+from torch_ir.backends.aten import BodyOnTorch
 from torch_ir.backends.delegate import body_of, delegates
+from torch_ir.backends.native.building import into_arguments
 from torch_ir.backends.protocol import DelegateBackend, Delegated, WithFallback, tuple_call
 from torch_ir.errors import (
     BackendError,
@@ -32,6 +35,7 @@ from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
 from torch_ir.torch_api import constant_tensors
+from torch_ir.torch_modes import is_watched, untraced
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
 from torch_ir.weights.tensor_registry import DirectKernel, Kernel, unregister_executor
@@ -150,6 +154,7 @@ class DelegatingExecutor(Uncopied):
     def __repr__(self) -> str:
         return f"DelegatingExecutor({self.ir!r})"
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 
@@ -256,8 +261,17 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
         if meta.name not in delegate.written  # it is the very tensor that was given
     ]
     count = len(call.outputs)
+    taken = [meta.name for meta in call.inputs if meta.name not in delegate.held]
+    made_in = {
+        i: taken.index(delegate.written[meta.name])
+        for i, meta in enumerate(call.outputs)
+        if meta.name in delegate.written
+    }
+    watched = _watched(delegate, made_in)
 
     def run(*given: Any) -> Sequence[torch.Tensor]:
+        if is_watched():
+            return watched(given)
         try:  # raised_as costs a microsecond a call
             settled = None if guarded is None else guarded.settled
             if guarded is None or settled is None:
@@ -291,13 +305,21 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
             return guarded.replaced(f"it gives {fault}", given)
         return made
 
-    taken = [meta.name for meta in call.inputs if meta.name not in delegate.held]
-    made_in = {
-        i: taken.index(delegate.written[meta.name])
-        for i, meta in enumerate(call.outputs)
-        if meta.name in delegate.written
-    }
     return DirectKernel(run, delegate.is_pure, made_in)
+
+
+def _watched(
+    delegate: Delegate, made_in: Mapping[int, int]
+) -> Callable[[tuple[Any, ...]], Sequence[torch.Tensor]]:
+    """What transforms and traces see of a delegate: torch's operators."""
+    on_torch = cache(lambda: BodyOnTorch(delegate.body, delegate.held))
+
+    def run(given: tuple[Any, ...]) -> Sequence[torch.Tensor]:
+        made = on_torch()(given)
+        # what takes them counts on memory of their own
+        return into_arguments(made_in, given, [result.clone() for result in made])
+
+    return run
 
 
 def misfit(outputs: Sequence[TensorMeta], made: Sequence[Any]) -> str:

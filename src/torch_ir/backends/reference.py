@@ -12,7 +12,7 @@ from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.errors import ExecutionError
-from torch_ir.executor.inputs import flatten_arguments, results_of
+from torch_ir.executor.inputs import flatten_arguments, require_unwatched, results_of
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.queries import shown_writes
@@ -21,6 +21,7 @@ from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, require_denotations
 from torch_ir.semantics.dtypes import Array
 from torch_ir.torch_api import constant_tensor
+from torch_ir.torch_modes import untraced
 from torch_ir.weights import check_weights
 
 
@@ -61,13 +62,16 @@ class ReferenceExecutor(Uncopied):
         keys = [external[m.target][0] for m in self.ir.mutations if m.target in external]
         return {key: self._payload[key].clone() for key in keys if key in self._payload}
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 
         Raises:
             InputError: The arguments do not fit.
-            ExecutionError: A node cannot be evaluated; the message names it.
+            ExecutionError: A node cannot be evaluated, and the message names it; or the call is
+                transformed or traced.
         """
+        require_unwatched("the backend 'reference', which computes in NumPy,")
         inputs, given = flatten_arguments(self.ir, args, kwargs)
         with self._turn:
             program = Evaluation(self.ir, self._payload, inputs, symbols=given)

@@ -12,7 +12,12 @@ import torch
 
 from torch_ir.errors import CompileError, ExecutionError
 from torch_ir.executor import ExecGraph, compile_graph
-from torch_ir.executor.inputs import check_inputs, flatten_arguments, results_of
+from torch_ir.executor.inputs import (
+    check_inputs,
+    flatten_arguments,
+    require_unwatched,
+    results_of,
+)
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
@@ -20,6 +25,7 @@ from torch_ir.ir.queries import external_keys, kept_values, last_uses, live_out,
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
 from torch_ir.torch_api import constant_tensors, storage_of
+from torch_ir.torch_modes import untraced
 from torch_ir.weights.stream import WeightStream
 
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -152,14 +158,17 @@ class StreamingRunner(Uncopied):
         self._state |= constant_tensors(constants, list(constants), device=self._device)
         self._state |= {k: t.clone() for k, t in self._initial(self._initial_keys).items()}
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 
         Raises:
             InputError: The arguments do not fit.
             WeightLoadError: A weight cannot be read.
-            ExecutionError: A node cannot be run; the message names it.
+            ExecutionError: A node cannot be run, and the message names it; or the call is
+                transformed or traced.
         """
+        require_unwatched("a program that streams its weights")
         inputs, given = flatten_arguments(self.ir, args, kwargs)
         if self._device != _CPU:
             inputs = tuple([tensor.to(self._device) for tensor in inputs])

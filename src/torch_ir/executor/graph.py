@@ -11,7 +11,7 @@ import torch
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
-from torch_ir.executor.autograd.gradients import Differentiator, Pullback, Tangents
+from torch_ir.executor.autograd.gradients import Pullback, Tangents
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, Table
 from torch_ir.executor.plan import Plan, Step
@@ -22,6 +22,7 @@ from torch_ir.ir import IR
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.queries import external_keys
 from torch_ir.tables import Shown
+from torch_ir.torch_modes import untraced
 
 Results: TypeAlias = tuple[tuple[torch.Tensor, ...], Symbols]
 """The tensors that a run returns, and the symbols from which its other results are computed."""
@@ -92,7 +93,6 @@ class ExecGraph(Uncopied, Shown):
         self.writing = partial(_writing, program.plan)
         self.device, self.grad = program.device, program.grad
         self._program, self._module = program, program.module
-        self._differentiator = Differentiator(program.plan, program.payload, self.device)
         self.plain_call = program.plain_call
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 
@@ -133,6 +133,7 @@ class ExecGraph(Uncopied, Shown):
 
     # -- running ----------------------------------------------------------------------------------
 
+    @untraced
     def eval(
         self, inputs: Sequence[torch.Tensor], *, listener: Listener | None = None
     ) -> tuple[torch.Tensor, ...]:
@@ -148,6 +149,7 @@ class ExecGraph(Uncopied, Shown):
         """
         return self.run(inputs, {}, listener)[0]
 
+    @untraced
     def run(
         self,
         inputs: Sequence[torch.Tensor],
@@ -224,6 +226,7 @@ class ExecGraph(Uncopied, Shown):
         return _filled(self, table, inputs, symbols)
 
     @public
+    @untraced
     def vjp(
         self, inputs: Sequence[torch.Tensor], *, weights: Iterable[str] = ()
     ) -> tuple[tuple[torch.Tensor, ...], Pullback]:
@@ -250,9 +253,10 @@ class ExecGraph(Uncopied, Shown):
             >>> pullback((torch.tensor([1.0, 10.0]),))
             (tensor([ 0., 10.]),)
         """
-        return self._differentiator.vjp(self._program.record, inputs, weights)
+        return self._program.differentiator.vjp(self._program.record, inputs, weights)
 
     @public
+    @untraced
     def jvp(
         self, inputs: Sequence[torch.Tensor], tangents: Sequence[torch.Tensor | None]
     ) -> tuple[tuple[torch.Tensor, ...], Tangents]:
@@ -269,7 +273,7 @@ class ExecGraph(Uncopied, Shown):
             InputError: An input or tangent does not fit.
             ExecutionError: As :meth:`eval`.
         """
-        return self._differentiator.jvp(self._program.record, inputs, tangents)
+        return self._program.differentiator.jvp(self._program.record, inputs, tangents)
 
 
 def _filled(

@@ -22,7 +22,7 @@ from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import FakeTensor, FunctionalTensor
-from torch_ir.torch_modes import is_functionalizing, is_tracing_fakes
+from torch_ir.torch_modes import is_functionalizing, is_tracing_fakes, is_watched
 
 
 def flatten_arguments(
@@ -231,6 +231,19 @@ def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = 
         if tensor.is_meta:
             expected = device or "a device that holds values"
             raise InputError(f"{where} is on meta, expected {expected}")
+
+
+def require_unwatched(subject: str) -> None:
+    """Refuse a call that is transformed or traced, of what does not compute by torch's operators.
+
+    Raises:
+        ExecutionError: It is.
+    """
+    if is_watched():
+        raise ExecutionError(
+            f"{subject} cannot be transformed or traced",
+            remedy="Compile it for the backend 'aten', which can.",
+        )
 
 
 _LAYOUTS = frozenset(

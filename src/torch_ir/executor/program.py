@@ -12,6 +12,7 @@ from torch.amp import is_autocast_available
 
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, TorchIRError
+from torch_ir.executor.autograd.gradients import Differentiator
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.run_time import NoTensorError
 from torch_ir.executor.codegen.source import write_source
@@ -23,8 +24,14 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.queries import has_complex, written_values
-from torch_ir.torch_api import BelowAutograd, BelowViewTracking, overload, runs_below_autograd
-from torch_ir.torch_modes import is_any_autocast_enabled
+from torch_ir.torch_api import (
+    BelowAutograd,
+    BelowViewTracking,
+    StopsRecomputation,
+    overload,
+    runs_below_autograd,
+)
+from torch_ir.torch_modes import is_any_autocast_enabled, is_transformed, untraced
 from torch_ir.weights.tensor_registry import DirectKernel
 
 _set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
@@ -58,6 +65,7 @@ class CompiledProgram:
         module: Its code, bound to the payload.
         device: Where it runs.
         grad: Whether a run records gradients.
+        differentiator: Takes its gradients.
     """
 
     def __init__(
@@ -79,8 +87,10 @@ class CompiledProgram:
         devices += tuple(plan.input_devices.values())
         self._device_types = {d.type for d in devices if is_autocast_available(d.type)}
         self.grad = grad
-        self._below = _level(plan, self.payload)
-        self._observed: dict[bool, Compiled] = {}
+        self.differentiator = Differentiator(plan, self.payload, device)
+        self._is_direct = _is_direct(plan)
+        self._below = None if self._is_direct else _level(plan, self.payload)
+        self._observed: dict[tuple[bool, bool], Compiled] = {}
         has_symbols = self.module.symbols or self.module.returned_symbols
         self._is_plain = not (has_symbols or grad or self._turn)
 
@@ -100,7 +110,7 @@ class CompiledProgram:
         """
         if not self._is_plain:
             return None
-        parts = self._call, self._explained, self._below
+        parts = self._call, self._explained, self._is_direct
         return _plain_calls(self.module, parts, results, last, otherwise)
 
     def execute(
@@ -163,13 +173,15 @@ class CompiledProgram:
         Raises:
             ExecutionError: As :meth:`execute`.
         """
-        if reuse not in self._observed:
+        recorded, reuse = self.grad or is_transformed(args), reuse and not is_transformed(args)
+        kind = recorded, reuse
+        if kind not in self._observed:
             written = write_source(
-                self.plan, self.device, observed=True, recorded=self.grad, reuse=reuse
+                self.plan, self.device, observed=True, recorded=recorded, reuse=reuse
             )
             compiled = compile_source(written, self.plan.ir.model_name)
-            self._observed[reuse] = compiled.bind(self.payload)
-        module = self._observed[reuse]
+            self._observed[kind] = compiled.bind(self.payload)
+        module = self._observed[kind]
         tell = guarded(nodes, listener.will_run), guarded(nodes, listener.did_run)
         return self.execute(module.run, (*args, *tell), module)
 
@@ -198,6 +210,13 @@ class CompiledProgram:
     def _call(
         self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
     ) -> tuple[Any, ...]:
+        if is_transformed(args):
+            if self.grad:
+                self.differentiator.require_derivatives()
+            elif module is self.module:
+                module = self.differentiator.transformed()
+                run = module.run
+            return self._call_recording(run, args, module)
         if self.grad:
             return self._call_recording(run, args, module)
         before = torch.is_grad_enabled()
@@ -222,6 +241,8 @@ class CompiledProgram:
     ) -> tuple[Any, ...]:
         try:
             return run(*args)
+        except StopsRecomputation:  # the checkpoint around it has what it wants
+            raise
         except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
             raise self._explained(error, module) from _cause(error)
         finally:
@@ -244,15 +265,16 @@ class CompiledProgram:
 
 def _plain_calls(
     module: Compiled,
-    parts: tuple[Callable[..., Any], Callable[..., Exception], Callable[[], Any] | None],
+    parts: tuple[Callable[..., Any], Callable[..., Exception], bool],
     results: Results,
     last: LastCall,
     otherwise: Callable[..., Any],
 ) -> Callable[..., Any]:
     accepts, run, is_grad_enabled = module.accepts, module.run, torch.is_grad_enabled
-    call, explained, below = parts
+    call, explained, is_direct = parts
     is_single = results is first_result
 
+    @untraced
     def plainly(*args: Any, **kwargs: Any) -> Any:
         try:
             fits = None if kwargs else accepts(*args)
@@ -260,13 +282,13 @@ def _plain_calls(
             fits = None
         if fits is None or is_any_autocast_enabled():
             return otherwise(*args, **kwargs)
-        if below is not None or is_grad_enabled():
-            outputs = call(run, args, module)
-        else:
+        if is_direct and not is_grad_enabled():
             try:
                 outputs = run(*args)
             except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
                 raise explained(error, module) from _cause(error)
+        else:
+            outputs = call(run, args, module)
         last.values = args, outputs
         return outputs[0] if is_single else results(outputs, {})
 
@@ -305,6 +327,12 @@ def _at_node(node: OpNode, error: Exception) -> ExecutionError:
     return error_at(node, message, remedy=remedy)
 
 
+def _is_direct(plan: Plan) -> bool:
+    """Whether delegates run all of a program, which see to the modes of the thread themselves."""
+    are_direct = all(isinstance(step.call.target, DirectKernel) for step in plan.steps)
+    return are_direct and bool(plan.steps) and not plan.writes
+
+
 def _makes_sparse(ir: IR) -> bool:
     """Whether a program may make sparse tensors, whose kernels resize views of their values.
 
@@ -321,9 +349,7 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
     operator of a library may have its one kernel there.
     """
     ir = plan.ir
-    is_direct = all(isinstance(step.call.target, DirectKernel) for step in plan.steps)
-    needs_autograd = ir.view("needs_autograd", lambda: has_complex(ir) or _has_only_autograd(ir))
-    if needs_autograd or (is_direct and plan.steps and not plan.writes):
+    if ir.view("needs_autograd", lambda: has_complex(ir) or _has_only_autograd(ir)):
         return None
     makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
     is_sparse = makes_sparse or any(map(_is_sparse, payload.values()))

@@ -29,6 +29,7 @@ from torch_ir.ir.queries import external_keys
 from torch_ir.ops.rules import allowances
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.passes.view_copies import with_reshapes, with_views
+from torch_ir.torch_modes import untraced
 from torch_ir.weights import check_weights, load_weights
 from torch_ir.weights.presence import require_weights
 from torch_ir.weights.tensor_registry import TensorRegistry
@@ -158,6 +159,7 @@ class IRExecutor(Uncopied):
         self._weights = state_dict
         self._graph = self._plainly = None
 
+    @untraced
     def execute(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run on plain tensors.
 
@@ -173,6 +175,7 @@ class IRExecutor(Uncopied):
             raise MissingWeightsError("Weights not loaded", remedy=_LOAD_FIRST)
         return self._run(_several(inputs), {})[0]
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure.
 

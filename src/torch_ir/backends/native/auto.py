@@ -25,6 +25,7 @@ from torch_ir.executor.samples import in_structure
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR
 from torch_ir.tables import table
+from torch_ir.torch_modes import untraced
 
 CANDIDATES = ("openvino", "onnxruntime", "tuned", "executorch", "inductor")
 """Runtimes in the order in which they are tried."""
@@ -70,6 +71,7 @@ class Chosen(Uncopied):
         self.candidates = tuple(candidates)
         self.backend = backend
 
+    @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the model's own arguments; the result has the model's own structure."""
         return self._call(*args, **kwargs)

@@ -68,8 +68,21 @@ _TENSOR = torch.Tensor
 
 
 def _plain(item: Any) -> Any:
-    """A tensor that lies in order, with its values in memory: a view may show them negated."""
-    return item.contiguous().resolve_neg() if isinstance(item, torch.Tensor) else item
+    """A tensor that lies in order, with its values in memory: a view may show them negated.
+
+    Zeros that no gradient gave have no memory before they are copied.
+
+    Raises:
+        DeclinedError: It has none of its own.
+    """
+    if not isinstance(item, torch.Tensor):
+        return item
+    plain = item.contiguous().resolve_neg()
+    if not plain.data_ptr():
+        plain = plain.clone()
+        if plain.numel() and not plain.data_ptr():
+            raise DeclinedError("a tensor has no memory of its own")
+    return plain
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -141,7 +154,8 @@ class Safe(TupleCalled):
                 raise DeclinedError("torch refuses such a place")
         own = given
         for item in self._moving(given) if self.places else given:
-            if item.__class__ is not _TENSOR or not item.is_contiguous() or item.is_neg():
+            is_ordered = item.__class__ is _TENSOR and item.is_contiguous() and not item.is_neg()
+            if not (is_ordered and item.data_ptr()):
                 given = tuple(map(_plain, given))
                 break
         if self._turn is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.backends.aten import BodyOnTorch
 from torch_ir.backends.native.attempts import (
     Attempt,
     dims_of,
@@ -20,7 +21,6 @@ from torch_ir.backends.native.building import DeclinedError, into_arguments
 from torch_ir.backends.native.samples import SETS
 from torch_ir.backends.protocol import WithFallback
 from torch_ir.errors import Raised, attempt
-from torch_ir.executor import IRExecutor
 
 
 class Guarded(WithFallback):
@@ -36,6 +36,7 @@ class Guarded(WithFallback):
         is_used: Whether the runtime runs it.
         us: Microseconds of a call; nan if it was not timed.
         other_us: Those of a call on torch.
+        on_torch: Runs it on torch.
     """
 
     def __init__(self, attempt: Attempt):
@@ -46,7 +47,7 @@ class Guarded(WithFallback):
         self._on, self._places = attempt.call.on, attempt.call.places
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]
-        self._torch = IRExecutor(body, {}, check_types=False)
+        self.on_torch = BodyOnTorch(body, attempt.held)
         self._left = 0 if attempt.judge is None else max(SETS - attempt.runs, 0)
         self._last: list[Any] = []
         self.settled = None if self._left else self._on
@@ -75,12 +76,6 @@ class Guarded(WithFallback):
         """
         self._refuse(reason)
         return self._with_torch(given)
-
-    def on_torch(self, given: Sequence[Any]) -> tuple[torch.Tensor, ...]:
-        """Return what torch gives."""
-        tensors, numbers = given[: len(self._names)], given[len(self._names) :]
-        known = {**self.attempt.held, **dict(zip(self._names, tensors, strict=True))}
-        return self._torch(*[known[name] for name in self.attempt.body.input_names], *numbers)
 
     def _is_news(self, given: Sequence[Any]) -> bool:
         """Whether no call was judged that is empty as this one is, if it is."""

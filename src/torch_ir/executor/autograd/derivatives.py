@@ -22,6 +22,7 @@ from torch_ir.frontend.meta import fake_tensor_mode
 from torch_ir.infer.engine import call_with, flatten, remembered
 from torch_ir.infer.types import CallSignature, TensorType
 from torch_ir.torch_api import enable_python_dispatcher
+from torch_ir.torch_modes import is_in_forward_level
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,8 @@ def _forward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
     formula, _, _ = _recorded(signature, wanted)
     if formula.refusal:
         return formula
-    with forward_level(), torch.no_grad():
+    level = nullcontext() if is_in_forward_level() else forward_level()  # they do not nest
+    with level, torch.no_grad():
         given = _TrialArguments(signature, wanted, forward=True)
         results = given.call()
         for result, is_recorded in zip(results, formula.recorded, strict=True):

@@ -28,6 +28,7 @@ from torch_ir.ir.queries import external_keys, names_by_key
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import is_alike, is_inexact
+from torch_ir.torch_modes import derivatives_under_way, outside_of_traces
 
 Tensors: TypeAlias = tuple[torch.Tensor, ...]
 Tangents: TypeAlias = tuple[torch.Tensor | None, ...]
@@ -115,7 +116,7 @@ def _gradients(
 
 
 class Differentiator:
-    """Takes gradients of a graph; each :class:`~torch_ir.executor.graph.ExecGraph` has one.
+    """Takes gradients of a graph; each compiled program has one.
 
     Args:
         plan: The graph's plan.
@@ -165,6 +166,26 @@ class Differentiator:
             parts = [forward_ad.unpack_dual(output) for output in outputs]
             plain = tuple([part.primal.detach() for part in parts])
             return plain, tuple([_tangent(part.primal, part.tangent) for part in parts])
+
+    def transformed(self) -> Compiled:
+        """Return the code that transforms of ``torch.func`` and tangents of inputs go through.
+
+        Raises:
+            CompileError: As :meth:`torch_ir.executor.graph.ExecGraph.vjp` and ``jvp``.
+        """
+        self.require_derivatives()
+        return self._module({})
+
+    def require_derivatives(self) -> None:
+        """Refuse a graph without the derivatives by its inputs that are taken in this thread.
+
+        Raises:
+            CompileError: As :meth:`torch_ir.executor.graph.ExecGraph.vjp` and ``jvp``.
+        """
+        for forward, is_taken in enumerate(derivatives_under_way()):
+            if is_taken:
+                with outside_of_traces():
+                    self._prove(frozenset(), forward=bool(forward))
 
     def _prepared(
         self, inputs: Sequence[torch.Tensor], prepare: Callable[[torch.Tensor], torch.Tensor]

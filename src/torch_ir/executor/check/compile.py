@@ -34,6 +34,7 @@ from torch_ir.ops.rules import allow_collectives, allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
 from torch_ir.steps import steps, uncollected
 from torch_ir.torch_api import constant_tensors, overload
+from torch_ir.torch_modes import outside_of_traces
 from torch_ir.weights.tensor_registry import registered_kernel
 
 
@@ -91,6 +92,7 @@ def compile_graph(
     with (
         allow_operators(*allow),
         uncollected(),
+        outside_of_traces(),
         torch.inference_mode(False),
     ):  # what the graph keeps may be written outside of it too
         where = placed_or_on(ir, placement, device, payload or {})
