@@ -44,6 +44,7 @@ from torch_ir.ir.values import dtype_name
 from torch_ir.kernel_switches import kernel_switches
 from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.torch_mends import mend_torch
+from torch_ir.torch_modes import is_watched
 from torch_ir.torch_versions import warn_if_untested
 
 NEEDS_DATA = (DataDependentOutputException, DynamicOutputShapeException)
@@ -412,6 +413,38 @@ def tensor_guard(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
         )
 
     return unchanged if tensors else lambda: True
+
+
+MAX_GUARDS = 16
+"""Of one place: where each call has tensors of another kind, guards are a loss."""
+
+
+def plain_guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
+    """Return a predicate of tensors: whether they have the types and layouts of these.
+
+    And whether dispatch is as it was for these: no transform or autocast came in between (but
+    see :func:`~torch_ir.torch_modes.has_modes_beside_keys`). It raises a TypeError for another
+    number of them.
+
+    Args:
+        tensors: Plain ones, in order, in memory of their own. None is returned for others.
+
+    Example:
+        >>> fits = plain_guard([torch.ones(2, 3)])
+        >>> fits(torch.zeros(2, 3)), fits(torch.zeros(3, 2).t()), fits(torch.zeros(2, 3).double())
+        (True, False, False)
+    """
+    if is_watched() or not all(map(_is_plain, tensors)):
+        return None
+    check: Callable[..., bool] = torch._C._dynamo.guards.TensorGuards(  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
+        *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+    ).check
+    return check
+
+
+def _is_plain(tensor: Any) -> bool:
+    is_dense = tensor.__class__ is torch.Tensor and tensor.layout is torch.strided
+    return is_dense and tensor.is_contiguous() and not tensor.is_neg() and bool(tensor.data_ptr())
 
 
 def version_of(tensor: torch.Tensor) -> int:

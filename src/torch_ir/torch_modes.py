@@ -92,7 +92,17 @@ def is_watched() -> bool:
         or forward_ad._current_level >= 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
         or (_count_modes() > 0 and _traces())
         or _tracing_state() is not None
+        or _C._dispatch_tls_is_dispatch_key_included(_BEFORE_DISPATCH)
     )
+
+
+def has_modes_beside_keys() -> bool:
+    """Return whether calls are watched by what no dispatch key shows: tangents, and some modes."""
+    return forward_ad._current_level >= 0 or _count_modes() > 0  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
+_BEFORE_DISPATCH = _C.DispatchKey.PreDispatch
+"""The key by which ``make_fx(pre_dispatch=True)`` is told of operators."""
 
 
 def _traces() -> bool:

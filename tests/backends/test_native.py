@@ -425,8 +425,8 @@ def test_a_border_costs_a_few_calls_whatever_the_size_of_the_result():
         run = torch_ir.compile(extract_ir(as_module(model), (x,)), {}, backend=Quick())
         assert run.assignment.left == ()
         with torch.no_grad():
-            run(x)
-            assert calls_made(lambda: run(x)) <= 34  # noqa: B023  # called at once
+            _ = [run(x) for _ in range(3)]
+            assert calls_made(lambda: run(x)) <= 24  # noqa: B023  # called at once
 
 
 def test_results_of_another_type_are_replaced_in_later_calls_too():

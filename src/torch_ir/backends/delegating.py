@@ -34,7 +34,7 @@ from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
-from torch_ir.torch_api import constant_tensors
+from torch_ir.torch_api import MAX_GUARDS, constant_tensors, plain_guard
 from torch_ir.torch_modes import is_watched, untraced
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
@@ -278,7 +278,7 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
                 made = on(given)
             else:
                 try:
-                    made = settled(given)
+                    made = settled.on(given)
                 except Exception as error:  # noqa: BLE001  # whatever a runtime raises
                     made = guarded.recovered(error, given)
         except TorchIRError:
@@ -305,7 +305,34 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
             return guarded.replaced(f"it gives {fault}", given)
         return made
 
-    return DirectKernel(run, delegate.is_pure, made_in)
+    on_plain = None if guarded is None else _on_plain(guarded, run)
+    return DirectKernel(run, delegate.is_pure, made_in, on_plain)
+
+
+def _on_plain(
+    guarded: WithFallback, run: Callable[..., Sequence[torch.Tensor]]
+) -> Callable[[tuple[torch.Tensor, ...]], Sequence[torch.Tensor] | None]:
+    """What runs a settled runtime on plain tensors: results as they were before need no look."""
+    fits: Callable[..., bool] | None = None
+    left = MAX_GUARDS
+
+    def on_plain(given: tuple[torch.Tensor, ...]) -> Sequence[torch.Tensor] | None:
+        nonlocal fits, left
+        settled = guarded.settled
+        if settled is None or not left:
+            return None
+        if fits is not None:
+            try:
+                made = settled.on_plain(given)
+                if fits(*made):
+                    return made
+            except Exception:  # noqa: BLE001, S110  # a runtime raises anything; the run below sees to it
+                pass
+        left, made = left - 1, run(*given)
+        fits = plain_guard(made)
+        return made
+
+    return on_plain
 
 
 def _watched(

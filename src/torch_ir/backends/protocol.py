@@ -190,6 +190,10 @@ class TupleCalled(ABC):
     def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         """Run it on the arguments of a call."""
 
+    def on_plain(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Run it on arguments whose tensors lie in order in memory of their own."""
+        return self.on(given)
+
     def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
         """Run it; see :meth:`on`."""
         return self.on(given)
@@ -202,7 +206,7 @@ class WithFallback(TupleCalled):
         settled: What runs it as it is; None where :meth:`on` has to see to more.
     """
 
-    settled: Callable[[tuple[Any, ...]], Sequence[torch.Tensor]] | None = None
+    settled: TupleCalled | None = None
 
     @abstractmethod
     def recovered(self, error: Exception, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:

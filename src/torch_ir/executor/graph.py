@@ -92,8 +92,7 @@ class ExecGraph(Uncopied, Shown):
         self.ir: IR = program.plan.ir
         self.writing = partial(_writing, program.plan)
         self.device, self.grad = program.device, program.grad
-        self._program, self._module = program, program.module
-        self.plain_call = program.plain_call
+        self._program, self._module, self.plain_call = program, program.module, program.plain_call
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)
 
     def __repr__(self) -> str:
@@ -133,7 +132,6 @@ class ExecGraph(Uncopied, Shown):
 
     # -- running ----------------------------------------------------------------------------------
 
-    @untraced
     def eval(
         self, inputs: Sequence[torch.Tensor], *, listener: Listener | None = None
     ) -> tuple[torch.Tensor, ...]:
@@ -176,7 +174,7 @@ class ExecGraph(Uncopied, Shown):
             values = tuple([symbols[name] for name in self._module.symbols])
         args = (*inputs, *values)
         if listener is None:
-            results = self._program.execute(self._module.run, args)
+            results = self._program.execute(args)
         else:
             results = self._program.execute_for(listener, self.ir.nodes, args, reuse=reuse)
         if not values and len(results) == self._outputs:

@@ -25,13 +25,20 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.queries import has_complex, written_values
 from torch_ir.torch_api import (
+    MAX_GUARDS,
     BelowAutograd,
     BelowViewTracking,
     StopsRecomputation,
     overload,
+    plain_guard,
     runs_below_autograd,
 )
-from torch_ir.torch_modes import is_any_autocast_enabled, is_transformed, untraced
+from torch_ir.torch_modes import (
+    has_modes_beside_keys,
+    is_any_autocast_enabled,
+    is_transformed,
+    untraced,
+)
 from torch_ir.weights.tensor_registry import DirectKernel
 
 _set_grad_enabled = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # torch.no_grad costs more than a node
@@ -111,29 +118,27 @@ class CompiledProgram:
         if not self._is_plain:
             return None
         parts = self._call, self._explained, self._is_direct
-        return _plain_calls(self.module, parts, results, last, otherwise)
+        on_plain = _on_plain(self.plan) if self._is_direct else None
+        return _plain_calls(self.module, parts, results, last, otherwise, on_plain)
 
-    def execute(
-        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled | None = None
-    ) -> tuple[Any, ...]:
-        """Call a function of generated code, when it is its turn.
+    def execute(self, args: tuple[Any, ...], module: Compiled | None = None) -> tuple[Any, ...]:
+        """Run generated code, when it is its turn.
 
         Args:
-            run: The function.
             args: What it takes.
-            module: The code that it is part of; None for :attr:`module`.
+            module: The code; None for :attr:`module`.
 
         Raises:
             ExecutionError: A kernel fails, or the state is half written.
         """
         if is_any_autocast_enabled() and any(map(torch.is_autocast_enabled, self._device_types)):
             with _without_autocast(self._device_types):
-                return self.execute(run, args, module)
+                return self.execute(args, module)
         if self._turn is not None:
             with self._turn:
                 self.state.require_whole()
-                return self._call(run, args, module or self.module)
-        return self._call(run, args, module or self.module)
+                return self._call(args, module or self.module)
+        return self._call(args, module or self.module)
 
     @public
     def checked(
@@ -176,14 +181,11 @@ class CompiledProgram:
         recorded, reuse = self.grad or is_transformed(args), reuse and not is_transformed(args)
         kind = recorded, reuse
         if kind not in self._observed:
-            written = write_source(
-                self.plan, self.device, observed=True, recorded=recorded, reuse=reuse
-            )
-            compiled = compile_source(written, self.plan.ir.model_name)
+            compiled = _observed(self.plan, self.device, recorded=recorded, reuse=reuse)
             self._observed[kind] = compiled.bind(self.payload)
         module = self._observed[kind]
         tell = guarded(nodes, listener.will_run), guarded(nodes, listener.did_run)
-        return self.execute(module.run, (*args, *tell), module)
+        return self.execute((*args, *tell), module)
 
     def record(self, module: Compiled, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run code of this program above autograd.
@@ -204,21 +206,17 @@ class CompiledProgram:
         values = [symbols[name] for name in module.symbols]
         with self.state.in_turn(), _without_autocast(self._device_types):
             self.state.require_whole()
-            results = self._call_recording(module.run, (*inputs, *values), module)
+            results = self._call_recording((*inputs, *values), module)
         return results[: len(ir.graph_outputs)]
 
-    def _call(
-        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
-    ) -> tuple[Any, ...]:
+    def _call(self, args: tuple[Any, ...], module: Compiled) -> tuple[Any, ...]:
         if is_transformed(args):
-            if self.grad:
-                self.differentiator.require_derivatives()
-            elif module is self.module:
-                module = self.differentiator.transformed()
-                run = module.run
-            return self._call_recording(run, args, module)
+            self.differentiator.require_derivatives()
+            if module is self.module and not self.grad:
+                module = self.differentiator.recorded()
+            return self._call_recording(args, module)
         if self.grad:
-            return self._call_recording(run, args, module)
+            return self._call_recording(args, module)
         before = torch.is_grad_enabled()
         if before:
             _set_grad_enabled(False)
@@ -227,20 +225,18 @@ class CompiledProgram:
             below = BelowViewTracking
         try:
             if below is None:
-                return run(*args)
+                return module.run(*args)
             with below():
-                return run(*args)
+                return module.run(*args)
         except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
             raise self._explained(error, module) from _cause(error)
         finally:
             if before:
                 _set_grad_enabled(True)
 
-    def _call_recording(
-        self, run: Callable[..., Any], args: tuple[Any, ...], module: Compiled
-    ) -> tuple[Any, ...]:
+    def _call_recording(self, args: tuple[Any, ...], module: Compiled) -> tuple[Any, ...]:
         try:
-            return run(*args)
+            return module.run(*args)
         except StopsRecomputation:  # the checkpoint around it has what it wants
             raise
         except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
@@ -255,12 +251,7 @@ class CompiledProgram:
             position = next((i for i, n in enumerate(self.plan.ir.nodes) if n is nodes[0]), 0)
             if position >= self.plan.first_state_write:
                 self.state.tear()
-        if isinstance(error, ListenerError):
-            cause = error.__cause__
-            return error if cause is None or isinstance(cause, StopError) else cause  # pyright: ignore[reportReturnType]  # what listeners raise is an Exception
-        if not nodes or (isinstance(error, TorchIRError) and error.node):
-            return error
-        return _at_node(nodes[-1], error)
+        return _shown(error, nodes)
 
 
 def _plain_calls(
@@ -269,13 +260,25 @@ def _plain_calls(
     results: Results,
     last: LastCall,
     otherwise: Callable[..., Any],
+    on_plain: Callable[[tuple[torch.Tensor, ...]], Sequence[torch.Tensor] | None] | None,
 ) -> Callable[..., Any]:
     accepts, run, is_grad_enabled = module.accepts, module.run, torch.is_grad_enabled
     call, explained, is_direct = parts
     is_single = results is first_result
+    fits_again: Callable[..., bool] | None = None
+    left = 0 if on_plain is None else MAX_GUARDS
 
     @untraced
     def plainly(*args: Any, **kwargs: Any) -> Any:
+        nonlocal fits_again, left
+        if fits_again is not None and not kwargs and not has_modes_beside_keys():
+            try:
+                fits = fits_again(*args)
+            except TypeError:
+                fits = False
+            if fits and on_plain is not None and (made := on_plain(args)) is not None:
+                last.values = args, tuple(made)
+                return made[0] if is_single else results(last.values[1], {})
         try:
             fits = None if kwargs else accepts(*args)
         except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes; a number
@@ -288,8 +291,10 @@ def _plain_calls(
             except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
                 raise explained(error, module) from _cause(error)
         else:
-            outputs = call(run, args, module)
+            outputs = call(args, module)
         last.values = args, outputs
+        if left:
+            left, fits_again = left - 1, plain_guard(args)
         return outputs[0] if is_single else results(outputs, {})
 
     return plainly
@@ -315,6 +320,22 @@ def _cause(error: Exception) -> BaseException | None:
     return error
 
 
+def _observed(plan: Plan, device: torch.device, *, recorded: bool, reuse: bool) -> CompiledModule:
+    """The code that tells a listener of every node."""
+    written = write_source(plan, device, observed=True, recorded=recorded, reuse=reuse)
+    return compile_source(written, plan.ir.model_name)
+
+
+def _shown(error: Exception, nodes: Sequence[OpNode]) -> Exception:
+    """What a listener raised, or an error with the node at which a run ended."""
+    if isinstance(error, ListenerError):
+        cause = error.__cause__
+        return error if cause is None or isinstance(cause, StopError) else cause  # pyright: ignore[reportReturnType]  # what listeners raise is an Exception
+    if not nodes or (isinstance(error, TorchIRError) and error.node):
+        return error
+    return _at_node(nodes[-1], error)
+
+
 def _at_node(node: OpNode, error: Exception) -> ExecutionError:
     """An error that shows the node and where it came from."""
     remedy = None
@@ -325,6 +346,16 @@ def _at_node(node: OpNode, error: Exception) -> ExecutionError:
         if isinstance(error, NoTensorError):
             message = f"{node.op_type} {message}"
     return error_at(node, message, remedy=remedy)
+
+
+def _on_plain(plan: Plan) -> Callable[[tuple[torch.Tensor, ...]], Any] | None:
+    """What runs a program that is one delegate of its inputs, as they are; None for others."""
+    node, kernel = plan.steps[0].call.node, plan.steps[0].call.target
+    names = [[meta.name for meta in metas] for metas in (node.inputs, node.outputs)]
+    is_alone = len(plan.steps) == 1 and not plan.copied_outputs
+    if not is_alone or names != [[*plan.ir.input_names], [*plan.ir.output_names]]:
+        return None
+    return kernel.on_plain if isinstance(kernel, DirectKernel) else None
 
 
 def _is_direct(plan: Plan) -> bool:

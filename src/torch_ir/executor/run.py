@@ -159,7 +159,6 @@ class IRExecutor(Uncopied):
         self._weights = state_dict
         self._graph = self._plainly = None
 
-    @untraced
     def execute(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run on plain tensors.
 
@@ -198,8 +197,8 @@ class IRExecutor(Uncopied):
         Raises:
             MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
         """
-        parts = self.ir, self.graph, self._results, self._last
-        return _plain_call(*parts, self._called) or self._called
+        known = self.ir, self.graph, self._results, self._last, self._called
+        return _plain_call(*known) or self._called
 
     @public
     def call_observed(
@@ -211,8 +210,6 @@ class IRExecutor(Uncopied):
     def external_tensors(self) -> list[torch.Tensor]:
         """Return the weights and constants that the program runs with."""
         return list(self.graph.payload.values())
-
-    # -- running ----------------------------------------------------------------------------------
 
     def _called(self, *args: Any, **kwargs: Any) -> Any:
         given: Symbols = {}

@@ -79,11 +79,14 @@ class DirectKernel:
             those of ``in_place``.
         in_place: The position of the tensor that it writes by that of the result, which is that
             tensor.
+        on_plain: Takes the tensors as one tuple, where each lies in order in memory of its own
+            and nothing watches; gives None where it has more to see to. None if it always has.
     """
 
     call: Callable[..., Sequence[torch.Tensor]]
     is_pure: bool = False
     in_place: Mapping[int, int] = field(default_factory=dict[int, int], hash=False)
+    on_plain: Callable[[tuple[torch.Tensor, ...]], Sequence[torch.Tensor] | None] | None = None
 
     def __call__(
         self, inputs: list[torch.Tensor], attrs: Mapping[str, Attribute]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -137,6 +137,7 @@ class Safe(TupleCalled):
         places: Mapping[int, int] = MappingProxyType({}),
     ):
         self._call = tuple_call(call)
+        self._call_plain = call.on_plain if isinstance(call, TupleCalled) else self._call
         self._turn = None if is_thread_safe else threading.Lock()
         self._limits = tuple(limits)
         self.places = places
@@ -149,21 +150,37 @@ class Safe(TupleCalled):
         Raises:
             DeclinedError: It is given a place that torch refuses.
         """
-        for limit in self._limits:
-            if not limit.takes(given):
-                raise DeclinedError("torch refuses such a place")
         own = given
         for item in self._moving(given) if self.places else given:
             is_ordered = item.__class__ is _TENSOR and item.is_contiguous() and not item.is_neg()
             if not (is_ordered and item.data_ptr()):
                 given = tuple(map(_plain, given))
                 break
+        return self._run(self._call, given, own)
+
+    def on_plain(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
+        """Run it on arguments whose tensors lie in order in memory of their own.
+
+        Raises:
+            DeclinedError: It is given a place that torch refuses.
+        """
+        return self._run(self._call_plain, given, given)
+
+    def _run(
+        self,
+        call: Callable[[tuple[Any, ...]], Any],
+        given: tuple[Any, ...],
+        own: tuple[Any, ...],
+    ) -> Sequence[torch.Tensor]:
+        for limit in self._limits:
+            if not limit.takes(given):
+                raise DeclinedError("torch refuses such a place")
         if self._turn is None:
-            made = self._call(given)
+            made = call(given)
         else:
             self._turn.acquire()  # "with" takes twice as long
             try:
-                made = self._call(given)
+                made = call(given)
             finally:
                 self._turn.release()
         if self.places:

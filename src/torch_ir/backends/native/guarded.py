@@ -44,20 +44,20 @@ class Guarded(WithFallback):
         self.is_used = True
         self.us = self.other_us = math.nan
         assert attempt.call is not None  # noqa: S101  # what is refused has no delegate
-        self._on, self._places = attempt.call.on, attempt.call.places
+        self._call, self._places = attempt.call, attempt.call.places
         body = attempt.body
         self._names = [name for name in body.input_names if name not in attempt.held]
         self.on_torch = BodyOnTorch(body, attempt.held)
         self._left = 0 if attempt.judge is None else max(SETS - attempt.runs, 0)
         self._last: list[Any] = []
-        self.settled = None if self._left else self._on
+        self.settled = None if self._left else self._call
 
     def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         """Run it on the arguments of a call."""
         if (self._left and self._is_news(given)) or not self.is_used:
             return self._with_torch(given)
         try:
-            return self._on(given)
+            return self._call.on(given)
         except Exception as error:  # noqa: BLE001  # a runtime may refuse sizes when it sees them
             return self.recovered(error, given)
 
@@ -109,7 +109,7 @@ class Guarded(WithFallback):
             self._left -= is_other
             self.attempt.runs += is_other
             self._last = self._last if self._left else []
-            self.settled = None if self._left else self._on
+            self.settled = None if self._left else self._call
         else:
             self.attempt.is_empty = True
 

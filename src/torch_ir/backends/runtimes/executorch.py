@@ -106,6 +106,7 @@ class _Method(TupleCalled):
             method = runtime.load_program(program).load_method("forward")
         # below the method is what its ``execute`` calls
         self._execute: Callable[..., list[Any]] = getattr(method, "_method", method.execute)
+        self.on_plain = self._execute  # what takes its results looks at them
 
     def on(self, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
         made = self._execute(given)  # tensors are copied out of its memory

@@ -162,18 +162,13 @@ class Differentiator:
             ):
                 if tangent is not None:
                     given[position] = _dual(meta, given[position], _plain(tangent))
-            outputs = run(self._module({}), given)
+            outputs = run(self.recorded(), given)
             parts = [forward_ad.unpack_dual(output) for output in outputs]
             plain = tuple([part.primal.detach() for part in parts])
             return plain, tuple([_tangent(part.primal, part.tangent) for part in parts])
 
-    def transformed(self) -> Compiled:
-        """Return the code that transforms of ``torch.func`` and tangents of inputs go through.
-
-        Raises:
-            CompileError: As :meth:`torch_ir.executor.graph.ExecGraph.vjp` and ``jvp``.
-        """
-        self.require_derivatives()
+    def recorded(self) -> Compiled:
+        """Return the code that gradients and transforms go through, with the program's weights."""
         return self._module({})
 
     def require_derivatives(self) -> None:
