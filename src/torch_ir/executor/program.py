@@ -178,10 +178,10 @@ class CompiledProgram:
         Raises:
             ExecutionError: As :meth:`execute`.
         """
-        recorded, reuse = self.grad or is_transformed(args), reuse and not is_transformed(args)
-        kind = recorded, reuse
+        is_seen = is_transformed(args)
+        kind = self.grad or is_seen, reuse and not is_seen
         if kind not in self._observed:
-            compiled = _observed(self.plan, self.device, recorded=recorded, reuse=reuse)
+            compiled = _observed(self.plan, self.device, *kind)
             self._observed[kind] = compiled.bind(self.payload)
         module = self._observed[kind]
         tell = guarded(nodes, listener.will_run), guarded(nodes, listener.did_run)
@@ -276,9 +276,9 @@ def _plain_calls(
                 fits = fits_again(*args)
             except TypeError:
                 fits = False
-            if fits and on_plain is not None and (made := on_plain(args)) is not None:
-                last.values = args, tuple(made)
-                return made[0] if is_single else results(last.values[1], {})
+            if fits and (outputs := _without_grad(on_plain, args)) is not None:
+                last.values = args, outputs
+                return outputs[0] if is_single else results(outputs, {})
         try:
             fits = None if kwargs else accepts(*args)
         except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes; a number
@@ -298,6 +298,19 @@ def _plain_calls(
         return outputs[0] if is_single else results(outputs, {})
 
     return plainly
+
+
+def _without_grad(run: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
+    """What a function gives for plain tensors, while gradients are not recorded."""
+    before = torch.is_grad_enabled()
+    if before:
+        _set_grad_enabled(False)
+    try:
+        made = run(args)
+        return None if made is None else tuple(made)
+    finally:
+        if before:
+            _set_grad_enabled(True)
 
 
 @contextmanager
@@ -320,7 +333,7 @@ def _cause(error: Exception) -> BaseException | None:
     return error
 
 
-def _observed(plan: Plan, device: torch.device, *, recorded: bool, reuse: bool) -> CompiledModule:
+def _observed(plan: Plan, device: torch.device, recorded: bool, reuse: bool) -> CompiledModule:
     """The code that tells a listener of every node."""
     written = write_source(plan, device, observed=True, recorded=recorded, reuse=reuse)
     return compile_source(written, plan.ir.model_name)

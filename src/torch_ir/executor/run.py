@@ -197,8 +197,8 @@ class IRExecutor(Uncopied):
         Raises:
             MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
         """
-        known = self.ir, self.graph, self._results, self._last, self._called
-        return _plain_call(*known) or self._called
+        parts = self.ir, self.graph, self._results, self._last
+        return _plain_call(*parts, self._called) or self._called
 
     @public
     def call_observed(

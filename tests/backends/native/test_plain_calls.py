@@ -1,5 +1,7 @@
 """Calls that repeat what was looked at before, and those that only seem to."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -89,6 +91,18 @@ def test_arguments_of_every_kind_after_many_plain_ones(kind, place):
         torch.testing.assert_close(results, expected)
         assert not any(result.requires_grad for result in results)
         torch.testing.assert_close(run(X, Y), Net()(X, Y))
+
+
+def test_threads_get_the_results_of_their_own_calls():
+    run = repeated(Runtime())
+
+    def differing(seed):
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(seed))
+        expected = Net()(x, Y)
+        return sum(not torch.equal(run(x, Y)[0], expected[0]) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(differing, range(8))) == 0
 
 
 def test_other_modes_after_many_plain_calls():

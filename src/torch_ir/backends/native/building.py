@@ -70,10 +70,10 @@ _TENSOR = torch.Tensor
 def _plain(item: Any) -> Any:
     """A tensor that lies in order, with its values in memory: a view may show them negated.
 
-    Zeros that no gradient gave have no memory before they are copied.
+    Zeros of derivatives may have no memory before they are copied.
 
     Raises:
-        DeclinedError: It has none of its own.
+        DeclinedError: A tensor has no memory of its own.
     """
     if not isinstance(item, torch.Tensor):
         return item
