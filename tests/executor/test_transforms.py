@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 import torch_ir
 from torch_ir import IRExecutor, extract_ir
 from torch_ir.backends import SUPPORTED, DelegateBackend, NativeBackend, Support
-from torch_ir.errors import CompileError, ExecutionError
+from torch_ir.errors import CompileError, ExecutionError, Raised, TorchIRError, attempt
 from torch_ir.executor import Listener, register_executor, unregister_executor
 
 
@@ -254,3 +254,51 @@ def test_zeros_without_memory_are_given_to_runtimes_as_zeros():
     zeros = torch._efficientzerotensor((4, 8))  # as forward derivatives have them
     run = settled(Runtime())
     torch.testing.assert_close(run(zeros, Y), NET(torch.zeros(4, 8), Y))
+
+
+def tensors_of(results):
+    return results if isinstance(results, tuple | list) else (results,)
+
+
+WAYS = {
+    "vmap": lambda f, x: func.vmap(f)(torch.stack([x, x + 0.5, x * 2])),
+    "jvp": lambda f, x: func.jvp(f, (x,), (torch.ones_like(x),)),
+    "grad": lambda f, x: func.grad(lambda x: sum(part.float().sum() for part in f(x)))(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_random_programs_are_transformed_as_what_torch_exports():
+    compared, refused = dict.fromkeys(WAYS, 0), 0
+    for seed in range(50):
+        made = torch_ir.random_program(seed, nodes=5, writes=False)
+        place = next((i for i, t in enumerate(made.inputs) if t.is_floating_point()), None)
+        if place is None:
+            continue
+        runs = (
+            torch_ir.compile(made.ir, made.weights),
+            torch_ir.to_exported_program(made.ir, made.weights).module(),
+        )
+        functions = [at(run, made.inputs, place) for run in runs]
+        for name, way in WAYS.items():
+            ours, torchs = [attempt(way, f, made.inputs[place]) for f in functions]
+            if isinstance(ours, Raised):
+                assert isinstance(ours.error, TorchIRError), (seed, name)
+                refused += not isinstance(torchs, Raised)
+            elif not isinstance(torchs, Raised):
+                torch.testing.assert_close(
+                    ours, torchs, equal_nan=True, check_dtype=False, rtol=1e-3, atol=1e-4
+                )
+                compared[name] += 1
+    assert min(compared.values()) > 20
+    assert refused < sum(compared.values()) / 4  # what torch takes as zero, silently
+
+
+def at(run, inputs, place):
+    """A program as a function of one of its inputs, to what may have derivatives."""
+
+    def function(x):
+        results = tensors_of(run(*inputs[:place], x, *inputs[place + 1 :]))
+        return tuple([part for part in results if part.is_floating_point()])
+
+    return function
