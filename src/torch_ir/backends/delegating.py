@@ -324,10 +324,13 @@ def _on_plain(
         if fits is not None:
             try:
                 made = settled.on_plain(given)
+            except Exception as error:  # noqa: BLE001  # whatever a runtime raises
+                return guarded.recovered(error, given)
+            try:
                 if fits(*made):
                     return made
-            except Exception:  # noqa: BLE001, S110  # a runtime raises anything; the run below sees to it
-                pass
+            except TypeError:  # of another number of results
+                fits = None
         left, made = left - 1, run(*given)
         fits = plain_guard(made)
         return made

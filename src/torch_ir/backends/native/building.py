@@ -16,6 +16,7 @@ from torch_ir.backends.protocol import Delegated, TupleCalled, tuple_call
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
 from torch_ir.ir import IR
+from torch_ir.torch_api import is_plain
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
@@ -62,9 +63,6 @@ def built(
     if packed is not None:
         blobs.write(key, packed)
     return safe(made)
-
-
-_TENSOR = torch.Tensor
 
 
 def _plain(item: Any) -> Any:
@@ -152,8 +150,7 @@ class Safe(TupleCalled):
         """
         own = given
         for item in self._moving(given) if self.places else given:
-            is_ordered = item.__class__ is _TENSOR and item.is_contiguous() and not item.is_neg()
-            if not (is_ordered and item.data_ptr()):
+            if not is_plain(item):
                 given = tuple(map(_plain, given))
                 break
         return self._run(self._call, given, own)
