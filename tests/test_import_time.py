@@ -2,15 +2,20 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import torch_ir
+
 HEAVY = ("torch", "numpy", "rich", "safetensors", "ml_dtypes", "click")
+OF_CLASSES = ("dataclasses", "inspect", "ast", "difflib")
+"""What nearly every module here loads, which takes longer than all that the package itself has."""
 
 
-def heavy_modules_after(code):
-    code += f"\nimport sys; print(*[name for name in {HEAVY} if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def heavy_modules_after(code, heavy=HEAVY, *flags):
+    code += f"\nimport sys; print(*[name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout.split()
 
@@ -35,6 +40,14 @@ def heavy_modules_after(code):
 )
 def test_what_is_light_stays_light(code, loaded):
     assert heavy_modules_after(code) == loaded
+
+
+def test_the_package_alone_loads_what_its_names_need_with_them():
+    place = str(Path(torch_ir.__file__).parents[1])
+    # -S: what other packages run when Python starts may load them too
+    code = f"import sys; sys.path.insert(0, {place!r}); import torch_ir"
+    assert heavy_modules_after(code, OF_CLASSES, "-S") == []
+    assert heavy_modules_after(f"{code}; torch_ir.IR", OF_CLASSES, "-S") != []
 
 
 def test_the_measure_sees_torch():

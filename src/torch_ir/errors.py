@@ -8,12 +8,9 @@ one, and the remedy. All errors share the base :class:`TorchIRError`, carry a st
 
 from __future__ import annotations
 
-import difflib
-import heapq
 import unicodedata
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -276,6 +273,8 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     Names of more than 200 characters are not compared, and of a great many not all: they may come
     from a hostile file.
     """
+    import difflib  # every import of the package would load it
+
     name = str(name)  # of a caller without types it may be anything
     matcher = difflib.SequenceMatcher(b=name[:MAX_COMPARED])
     left = MAX_COMPARISONS
@@ -296,7 +295,7 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
             break  # no later one is closer
         matcher.set_seq1(candidate)
         if (ratio := matcher.ratio()) >= CLOSE:
-            close = heapq.nlargest(2, [*close, (ratio, candidate)])
+            close = sorted([*close, (ratio, candidate)], reverse=True)[:2]
     return f"Did you mean {' or '.join(name for _, name in close)}?" if close else ""
 
 
@@ -402,15 +401,18 @@ def code_of(extension: Any, what: str, kind: type[TorchIRError]) -> Generator[No
         ) from error
 
 
-@dataclass(frozen=True)
 class Raised:
     """What foreign code raised in place of a result.
 
-    Attributes:
+    Args:
         error: The exception.
     """
 
-    error: Exception
+    # no dataclass: every import of the package would load what makes them
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception):
+        self.error = error
 
 
 def attempt(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Raised:

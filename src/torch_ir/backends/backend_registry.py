@@ -122,7 +122,7 @@ def register_backend(name: str) -> Callable[[B], B]:
         )
 
     def decorate(backend: B) -> B:
-        if name in known_backends():
+        if _is_known(name):
             raise ExecutionError(
                 f"there is a backend {name!r} already",
                 remedy=f"Remove it with unregister_backend({name!r}) first."
@@ -148,6 +148,11 @@ def known_backends() -> tuple[str, ...]:
     return tuple(sorted({*_OWN, *_REGISTERED, *points_of(GROUP)}))
 
 
+def _is_known(name: str) -> bool:
+    """Whether there is a backend; what is installed is read for names of others alone."""
+    return name in _OWN or name in _REGISTERED or name in points_of(GROUP)
+
+
 def registered_backends() -> tuple[str, ...]:
     """Return the names of those that this process registered, in order."""
     return tuple(sorted(_REGISTERED))
@@ -165,8 +170,8 @@ def require_backend(name: str) -> None:
         ExecutionError: There is none.
         OptionalDependencyError: The package that it needs is not installed.
     """
-    known = known_backends()
-    if name not in known:
+    if not _is_known(name):
+        known = known_backends()
         hint = did_you_mean(str(name), known)
         raise ExecutionError(
             f"there is no backend {name!r}",
