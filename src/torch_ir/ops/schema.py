@@ -92,6 +92,9 @@ class Schema:
     has_aliases: bool = field(init=False, compare=False, repr=False)
     gives_tensor: bool = field(init=False, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # the rest follows from it, and specs are looked up by schema
+
     def __post_init__(self) -> None:
         derived = {
             "names": frozenset([a.name for a in self.arguments]),
