@@ -427,14 +427,15 @@ def plain_guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     number of them.
 
     Args:
-        tensors: Plain ones, in order, in memory of their own. None is returned for others.
+        tensors: Plain ones, in order, in memory of their own, that require no gradients: what
+            fits records none, in whatever mode. None is returned for others.
 
     Example:
         >>> fits = plain_guard([torch.ones(2, 3)])
         >>> fits(torch.zeros(2, 3)), fits(torch.zeros(3, 2).t()), fits(torch.zeros(2, 3).double())
         (True, False, False)
     """
-    if is_watched() or not all(map(is_plain, tensors)):
+    if is_watched() or not all(is_plain(t) and not t.requires_grad for t in tensors):
         return None
     check: Callable[..., bool] = torch._C._dynamo.guards.TensorGuards(  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
         *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None

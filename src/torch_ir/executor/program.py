@@ -52,7 +52,7 @@ class LastCall:
         values: Its inputs and outputs; None before the first.
     """
 
-    values: tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]] | None = None
+    values: tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]] | None = None
 
 
 class CompiledProgram:
@@ -266,7 +266,7 @@ def _plain_calls(
     call, explained, is_direct = parts
     is_single = results is first_result
     fits_again: Callable[..., bool] | None = None
-    left = 0 if on_plain is None else MAX_GUARDS
+    again, left = (_nothing, 0) if on_plain is None else (on_plain, MAX_GUARDS)
 
     @untraced
     def plainly(*args: Any, **kwargs: Any) -> Any:
@@ -276,9 +276,9 @@ def _plain_calls(
                 fits = fits_again(*args)
             except TypeError:
                 fits = False
-            if fits and (outputs := _without_grad(on_plain, args)) is not None:
-                last.values = args, outputs
-                return outputs[0] if is_single else results(outputs, {})
+            if fits and (made := again(args)) is not None:
+                last.values = args, made
+                return made[0] if is_single else results(tuple(made), {})
         try:
             fits = None if kwargs else accepts(*args)
         except (RuntimeError, TypeError, ValueError):  # a nested tensor, without sizes; a number
@@ -300,17 +300,8 @@ def _plain_calls(
     return plainly
 
 
-def _without_grad(run: Any, args: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...] | None:
-    """What a function gives for plain tensors, while gradients are not recorded."""
-    before = torch.is_grad_enabled()
-    if before:
-        _set_grad_enabled(False)
-    try:
-        made = run(args)
-        return None if made is None else tuple(made)
-    finally:
-        if before:
-            _set_grad_enabled(True)
+def _nothing(_given: tuple[torch.Tensor, ...]) -> None:
+    """What a program gives at once that always has more to see to."""
 
 
 @contextmanager

@@ -69,7 +69,7 @@ OTHERS = {
     "negated": lambda: torch._neg_view(X),
     "zeros without memory": lambda: torch._efficientzerotensor((4, 8)),
     "leaf": lambda: X.clone().requires_grad_(),
-    "result": lambda: X.clone().requires_grad_() * 2,
+    "result": lambda: X.clone().requires_grad_() * 1,
     "parameter": lambda: nn.Parameter(X),
     "class": lambda: X.clone().as_subclass(Own),
     "at an offset": lambda: torch.cat([torch.zeros(1), X.flatten()])[1:].view(4, 8),
@@ -113,6 +113,37 @@ def test_other_modes_after_many_plain_calls():
                 torch.testing.assert_close(run(X, Y), expected)
                 torch.testing.assert_close(run(X + 0, Y), expected)
         torch.testing.assert_close(run(X, Y), expected)
+
+
+class Recording(Runtime):
+    """A library whose kernels torch would record."""
+
+    name = "recording"
+
+    def build(self, program, options):
+        run = program.module()
+        return lambda *given: self.later(run(*given)) if self.is_late else run(*given)
+
+
+MODES = (torch.enable_grad, torch.no_grad, torch.inference_mode)
+
+
+@pytest.mark.parametrize("first", ["leaf", "plain"])
+@pytest.mark.parametrize("mode", MODES)
+def test_no_call_records_gradients_whatever_was_looked_at_before(first, mode):
+    backend = Recording(raises)
+    run = repeated(backend)
+    for backend.is_late in (False, True):  # then it fails, and torch runs all
+        with mode():
+            for _ in range(3):
+                run(OTHERS[first](), Y)
+        for later in MODES:
+            with later():
+                for kind in ("leaf", "plain", "result"):
+                    given = OTHERS[kind]()
+                    made = run(given, Y)
+                    torch.testing.assert_close(made, Net()(given.detach(), Y))
+                    assert not any(result.requires_grad for result in made)
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,15 @@ class Safe(TupleCalled):
         Raises:
             DeclinedError: It is given a place that torch refuses.
         """
-        return self._run(self._call_plain, given, given)
+        if self._limits or self.places or self.copied:
+            return self._run(self._call_plain, given, given)
+        if self._turn is None:
+            return self._call_plain(given)
+        self._turn.acquire()  # here, as in _run: a function more is a part of a small call
+        try:
+            return self._call_plain(given)
+        finally:
+            self._turn.release()
 
     def _run(
         self,
