@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import count
 from typing import Any
 
@@ -342,10 +341,12 @@ def _watched(
     delegate: Delegate, made_in: Mapping[int, int]
 ) -> Callable[[tuple[Any, ...]], Sequence[torch.Tensor]]:
     """What transforms and traces see of a delegate: torch's operators."""
-    on_torch = cache(lambda: BodyOnTorch(delegate.body, delegate.held))
+    compiled = delegate.compiled
+    is_own = isinstance(compiled, WithFallback)
+    own = compiled.on_torch if is_own else BodyOnTorch(delegate.body, delegate.held)
 
     def run(given: tuple[Any, ...]) -> Sequence[torch.Tensor]:
-        made = on_torch()(given)
+        made = own(given)
         # what takes them counts on memory of their own
         return into_arguments(made_in, given, [result.clone() for result in made])
 

@@ -204,9 +204,11 @@ class WithFallback(TupleCalled):
 
     Attributes:
         settled: What runs it as it is; None where :meth:`on` has to see to more.
+        on_torch: What torch runs in its place, on the same arguments.
     """
 
     settled: TupleCalled | None = None
+    on_torch: Callable[[Sequence[Any]], Sequence[torch.Tensor]]
 
     @abstractmethod
     def recovered(self, error: Exception, given: tuple[Any, ...], /) -> Sequence[torch.Tensor]:
