@@ -21,9 +21,17 @@ from torch_ir.executor.inputs import (
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
-from torch_ir.ir.queries import external_keys, kept_values, last_uses, live_out, written_values
+from torch_ir.ir.queries import (
+    dead_after,
+    external_keys,
+    kept_values,
+    last_uses,
+    live_out,
+    written_values,
+)
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
+from torch_ir.passes.memory_plan.offsets import Piece, most_at_once
 from torch_ir.torch_api import constant_tensors, storage_of
 from torch_ir.torch_modes import untraced
 from torch_ir.weights.stream import WeightStream
@@ -260,22 +268,16 @@ def _values_bytes(ir: IR) -> int:
     """The bytes of the values that live at once, where they are most; without symbolic sizes."""
     sizes = {meta.name: meta.nbytes or 0 for node in ir.nodes for meta in node.outputs}
     sizes |= {meta.name: meta.nbytes or 0 for meta in ir.graph_inputs}
-    own = {name: size for name, size in sizes.items() if name in ir.aliases.roots(name)}
-    returned = {root for name in ir.output_names for root in ir.aliases.roots(name)}
-    last = dict.fromkeys(returned, len(ir.nodes))
-    for position, node in enumerate(ir.nodes):
-        for meta in (*node.inputs, *node.outputs):
-            for root in ir.aliases.roots(meta.name):
-                last[root] = max(last.get(root, 0), position)
-    ends: dict[int, int] = {}
-    for name, size in own.items():
-        ends[last.get(name, 0)] = ends.get(last.get(name, 0), 0) + size
-    live = peak = sum(own.get(name, 0) for name in ir.input_names)
-    for position, node in enumerate(ir.nodes):
-        live += sum(own.get(meta.name, 0) for meta in node.outputs)
-        peak = max(peak, live)
-        live -= ends.get(position, 0)
-    return peak
+    births = {meta.name: step for step, node in enumerate(ir.nodes) for meta in node.outputs}
+    deaths: dict[str, int] = {}
+    for name, position in last_uses(ir.nodes, ir.output_names).items():
+        for root in ir.aliases.roots(name):
+            deaths[root] = max(position, deaths.get(root, 0))
+    return most_at_once(
+        Piece(name, size, births.get(name, 0), deaths.get(name, 0))
+        for name, size in sizes.items()
+        if name in ir.aliases.roots(name)
+    )
 
 
 def _runs(ir: IR, rooms: Mapping[str, int], budget: int) -> Iterator[tuple[int, Sequence[OpNode]]]:
@@ -303,7 +305,7 @@ def _steps(
     streamed = {name: key for name, key in keys.items() if key not in state}
     rooms = {name: weights.room([key]) for name, key in streamed.items()}
     bodies: dict[Hashable, IR] = {}
-    dead = last_uses(ir.nodes, kept_values(ir).union(ir.input_names, keys))
+    dead = dead_after(ir.nodes, kept_values(ir).union(ir.input_names, keys))
     for start, nodes in _runs(ir, rooms, budget):
         path = layer_path(next((n.location.module for n in nodes if n.location), ""))
         run = LayerRun(start, tuple(nodes), path)

@@ -290,13 +290,23 @@ def shown_writes(ir: IR) -> tuple[Mutation, ...]:
     return writes if is_shown else ()
 
 
-def last_uses(nodes: Sequence[OpNode], keep: Collection[str]) -> dict[str, list[str]]:
+def last_uses(nodes: Sequence[OpNode], keep: Iterable[str]) -> dict[str, int]:
+    """Return the position of the last node that makes or reads each value.
+
+    Args:
+        nodes: The nodes.
+        keep: The values that something behind the last node reads: their position is there.
+    """
+    last = {m.name: i for i, n in enumerate(nodes) for m in (*n.outputs, *n.inputs)}
+    return last | dict.fromkeys(keep, len(nodes))
+
+
+def dead_after(nodes: Sequence[OpNode], keep: Iterable[str]) -> dict[str, list[str]]:
     """Return the values that no node needs after each node, by its name; but those to keep."""
-    last = {m.name: n.name for n in nodes for m in (*n.outputs, *n.inputs)}
     dead: dict[str, list[str]] = {}
-    for name, node in last.items():
-        if name not in keep:
-            dead.setdefault(node, []).append(name)
+    for name, position in last_uses(nodes, keep).items():
+        if position < len(nodes):
+            dead.setdefault(nodes[position].name, []).append(name)
     return dead
 
 

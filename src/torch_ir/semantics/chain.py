@@ -18,7 +18,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import last_uses
+from torch_ir.ir.queries import dead_after
 from torch_ir.ops.layouts import BY_LAYOUT
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
@@ -72,7 +72,7 @@ def bounded(
     made: dict[str, Any] = evaluation.given()
     off: dict[str, Any] = {name: np.zeros(np.shape(value)) for name, value in made.items()}
     off |= errors or {}
-    dead = {} if keep is None else last_uses(ir.nodes, keep)
+    dead = {} if keep is None else dead_after(ir.nodes, keep)
     for node, results in evaluation.run(keep=keep is None):
         found = node_bounds(
             ir, node, results, made.__getitem__, off.__getitem__, evaluation.symbols, steps

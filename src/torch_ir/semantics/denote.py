@@ -18,7 +18,7 @@ from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import kept_values, last_uses, shown_writes, signature_of, told_symbols
+from torch_ir.ir.queries import dead_after, kept_values, shown_writes, signature_of, told_symbols
 from torch_ir.ir.symbols import SymExpr, value_at
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
@@ -225,7 +225,7 @@ class _Graph:
         self, values: dict[str, Value], symbols: dict[str, Number], *, keep: bool
     ) -> Iterator[tuple[OpNode, list[Value]]]:
         """Evaluate every node; its outputs are added to the values and its symbols to those."""
-        dead = {} if keep else last_uses(self._ir.nodes, kept_values(self._ir).union(values))
+        dead = {} if keep else dead_after(self._ir.nodes, kept_values(self._ir).union(values))
         for node in self._ir.nodes:
             results = self.evaluate(node, values, symbols)
             for meta in node.outputs:

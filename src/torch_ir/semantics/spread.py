@@ -22,7 +22,7 @@ import numpy as np
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import last_uses
+from torch_ir.ir.queries import dead_after
 from torch_ir.semantics.bounds.call import moduli
 from torch_ir.semantics.bounds.moves import apart, meant_at, moved_by
 from torch_ir.semantics.chain import FORMS, node_bounds
@@ -119,7 +119,7 @@ def spread(
             move.move(name, made[name], error)
     found = {name: np.zeros(np.shape(made[name])) for name in keep if name in made}
     found |= {name: np.abs(error) for name, error in errors.items() if name in keep}
-    dead = last_uses(ir.nodes, ())
+    dead = dead_after(ir.nodes, ())
 
     def exact(name: str) -> Array:
         return np.zeros(np.shape(made[name]))

@@ -27,7 +27,7 @@ from torch_ir.debug.reference.denotation import Meaning, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.queries import kept_values, positions, symbol_makers
+from torch_ir.ir.queries import kept_values, last_uses, positions, symbol_makers
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.dtypes import Array
@@ -102,14 +102,9 @@ def _last_readers(program: IR, lowered: IR, there: Mapping[str, TensorMeta]) -> 
         at = max([judged.get(name, read.get(name, end)) for name in made], default=end)
         for meta in node.inputs:
             read[meta.name] = max(at, read.get(meta.name, 0))
-    last = dict.fromkeys(kept_values(program), end)
-    for position, node in enumerate(program.nodes):
-        for meta in node.outputs:
-            reader = read.get(there[meta.name].name, position) if meta.name in there else position
-            last.setdefault(meta.name, max(position, reader))
-        for meta in node.inputs:
-            last[meta.name] = max(position, last.get(meta.name, 0))
-    return last
+    last = last_uses(program.nodes, kept_values(program))
+    lowered_too = {name: read.get(meta.name, 0) for name, meta in there.items() if name in last}
+    return last | {name: max(last[name], reader) for name, reader in lowered_too.items()}
 
 
 def _taken(nodes: Sequence[OpNode], returned: Sequence[TensorMeta]) -> list[str]:

@@ -24,7 +24,7 @@ from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
-from torch_ir.ir.queries import external_keys, last_uses
+from torch_ir.ir.queries import dead_after, external_keys
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.serde import load_ir
@@ -84,7 +84,7 @@ class TorchSource:
     ) -> list[torch.Tensor]:
         """Return what torch makes of some nodes, each value freed after its last use."""
         known, inside = dict(values), dict(symbols)
-        dead = last_uses(nodes, {meta.name for meta in returned})
+        dead = dead_after(nodes, {meta.name for meta in returned})
         for node in nodes:
             known |= self.results(program, node, known, inside)
             for name in dead.get(node.name, ()):

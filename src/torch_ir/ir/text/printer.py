@@ -10,7 +10,7 @@ from itertools import chain, groupby
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode, module_of
-from torch_ir.ir.queries import kept_values, names_by_key
+from torch_ir.ir.queries import kept_values, last_uses, names_by_key
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.calls import spell_call
 from torch_ir.ir.text.constants import spell_constant
@@ -237,7 +237,7 @@ def runs(ir: IR, depth: int) -> Iterator[Run | OpNode]:
         for node in reversed(ir.nodes)
         if node.location is not None
     }
-    last_use = _last_uses(ir)
+    last_use = last_uses(ir.nodes, kept_values(ir))
     start = 0
     for module, group in groupby(ir.nodes, lambda node: _module(node, depth)):
         nodes = list(group)
@@ -254,12 +254,6 @@ def _module(node: OpNode, depth: int) -> str:
     return ".".join(path.split(".")[:depth])
 
 
-def _last_uses(ir: IR) -> dict[str, int]:
-    """The last node that takes each value; one more than all for what the graph gives back."""
-    uses = {meta.name: index for index, node in enumerate(ir.nodes) for meta in node.inputs}
-    return uses | dict.fromkeys(kept_values(ir), len(ir.nodes))
-
-
 def _run(
     ir: IR, module: str, kind: str, nodes: list[OpNode], stop: int, last_use: dict[str, int]
 ) -> Run:
@@ -271,5 +265,5 @@ def _run(
         for meta in node.inputs
         if meta.name not in made and meta.name not in external
     }
-    left = tuple([meta for name, meta in made.items() if last_use.get(name, -1) >= stop])
+    left = tuple([meta for name, meta in made.items() if last_use[name] >= stop])
     return Run(module, kind, len(nodes), tuple(taken.values()), left)

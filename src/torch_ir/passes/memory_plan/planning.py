@@ -15,7 +15,7 @@ from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import declared_sources
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.dtypes import DTYPES
-from torch_ir.ir.queries import kept_values
+from torch_ir.ir.queries import kept_values, last_uses
 from torch_ir.ops.aliases import KEEP_ORDER, Sharing
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.memory_plan.bounds import upper_bound
@@ -335,7 +335,8 @@ class _Storages:
         self.all: list[_Storage] = []
         self.of: dict[str, _Storage | None] = {}  # None: outside of the arena
         self.dense: set[str] = set()  # the values that are all of their memory, in order
-        self.last_use = self._last_uses()
+        targets = [mutation.target for mutation in self.ir.mutations]
+        self.last_use = last_uses(self.ir.nodes, [*kept_values(self.ir), *targets])
         for meta in ir.graph_inputs:
             self._put(meta.name, self._new(meta, "", 0) if inputs else None, 0)
         for name in ir.external_values():
@@ -352,13 +353,6 @@ class _Storages:
             for meta in node.outputs:
                 self._define(node, meta, step)
         return self.all if self.outputs else self._without_outputs()
-
-    def _last_uses(self) -> dict[str, int]:
-        """The last step at which each value is used."""
-        end = len(self.ir.nodes)
-        uses = {meta.name: step for step, node in enumerate(self.ir.nodes) for meta in node.inputs}
-        targets = [mutation.target for mutation in self.ir.mutations]
-        return uses | dict.fromkeys([*kept_values(self.ir), *targets], end)
 
     def _new(self, meta: TensorMeta, node: str, step: int) -> _Storage:
         size = DTYPES[meta.dtype].itemsize * math.prod(self._sizes(meta, node))
