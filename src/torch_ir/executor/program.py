@@ -23,7 +23,7 @@ from torch_ir.executor.state import State
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
-from torch_ir.ir.queries import has_complex, written_values
+from torch_ir.ir.queries import has_complex, op_types, written_values
 from torch_ir.torch_api import (
     MAX_GUARDS,
     BelowAutograd,
@@ -373,7 +373,7 @@ def _makes_sparse(ir: IR) -> bool:
 
     Where views know what they are views of, the tensor does not see that: its values stay empty.
     """
-    return any("sparse" in node.op_type for _, _, node in ir.walk())
+    return any("sparse" in name for name in op_types(ir))
 
 
 def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any] | None:
@@ -392,7 +392,7 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
 
 
 def _has_only_autograd(ir: IR) -> bool:
-    names = {node.op_type for _, _, node in ir.walk() if not node.op_type.startswith("aten.")}
+    names = [name for name in op_types(ir) if not name.startswith("aten.")]
     operators = [overload(*name.split(".")) for name in names if name.count(".") == 2]
     return any(o is not None and not runs_below_autograd(o) for o in operators)
 

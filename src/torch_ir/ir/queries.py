@@ -186,6 +186,11 @@ def _symbols(values: Iterable[object]) -> frozenset[str]:
     return frozenset([symbol for item in expressions for symbol in item.symbols])
 
 
+def op_types(ir: IR) -> tuple[str, ...]:
+    """Return the exact overloads that a program and its functions call, each once, in order."""
+    return ir.view(op_types, lambda: tuple({node.op_type: None for _, _, node in ir.walk()}))
+
+
 def walk(ir: IR, path: str = "") -> Iterator[tuple[str, IR, OpNode]]:
     """Yield the path, the graph and the node of every node, functions after their graph."""
     for inner, graph in graphs(ir, path):

@@ -10,7 +10,7 @@ from torch_ir.arguments import public
 from torch_ir.ir import IR, Device, DType, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
 from torch_ir.ir.builder import Builder
-from torch_ir.ir.queries import has_complex
+from torch_ir.ir.queries import has_complex, op_types
 from torch_ir.ops.aliases import RESOLVE
 from torch_ir.ops.effects import TYPE_CHECKS
 from torch_ir.passes.base import Pass, PassResult
@@ -82,7 +82,7 @@ def _may_be_lazy(ir: IR) -> bool:
 
     Some views work on what is stored alone: of such a value they need a copy.
     """
-    negates = any(node.op_type == "aten._neg_view.default" for _, _, node in ir.walk())
+    negates = "aten._neg_view.default" in op_types(ir)
     return negates or has_complex(ir)
 
 

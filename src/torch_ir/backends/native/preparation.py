@@ -19,6 +19,7 @@ from torch_ir.infer.hints import samplings
 from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.queries import op_types
 from torch_ir.ops.choices import ZEROED
 from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
@@ -101,8 +102,7 @@ def _zeroed(node: OpNode) -> OpNode:
 
 
 def _operators(ir: IR) -> set[str]:
-    known = {node.op_type for _, _, node in ir.walk()}
-    return {kind for kind in known if ir.schema_of(kind) is not None}
+    return {kind for kind in op_types(ir) if ir.schema_of(kind) is not None}
 
 
 def _is_plain(node: OpNode) -> bool:

@@ -39,7 +39,7 @@ from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
-from torch_ir.ir.queries import live_out, positions, require_symbols
+from torch_ir.ir.queries import live_out, op_types, positions, require_symbols
 from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import without_writes
@@ -123,7 +123,7 @@ def _require_known(ir: IR, mode: str, tolerance: Mapping[str, float]) -> None:
     if mode not in modes:
         remedy = did_you_mean(str(mode), modes) or f"There are {', '.join(modes)}."
         raise InvalidIRError(f"there is no mode {mode!r:.60} of comparison", remedy=remedy)
-    called = {node.op_type for _, _, node in ir.walk()} if tolerance else set[str]()
+    called = op_types(ir) if tolerance else ()
     for name in tolerance.keys() - called:
         spec_of(name)  # raises where nobody knows it
 

@@ -21,7 +21,7 @@ from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.node import distinct_inputs
-from torch_ir.ir.queries import given_values, kept_values
+from torch_ir.ir.queries import given_values, kept_values, op_types
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import (
     VALUES_OPEN,
@@ -73,7 +73,7 @@ class Meaning:
     @property
     def has_open_values(self) -> bool:
         """Whether memory is read that nothing has written: of some elements any value is right."""
-        return any(node.op_type in VALUES_OPEN for _, _, node in self.ir.walk())
+        return not VALUES_OPEN.isdisjoint(op_types(self.ir))
 
     @property
     def has_choices(self) -> bool:
@@ -190,21 +190,20 @@ def meaning_of(program: IR) -> Meaning | str:
 
 def _patterns(ir: IR) -> dict[str, Any]:
     """The patterns for which operators that a program calls stand, also those with a kernel."""
-    called = {node.op_type for _, _, node in ir.walk()}
-    known = bindings().items()
+    called, known = op_types(ir), bindings().items()
     return {name: found.pattern for name, found in known if found.is_meaning and name in called}
 
 
 def _stated(meaning: Meaning) -> Meaning | str:
     """The meaning, or why nothing can be compared with it."""
-    unstated = [n.op_type for _, _, n in meaning.ir.walk() if not states_tolerance(n.op_type)]
+    unstated = [name for name in op_types(meaning.ir) if not states_tolerance(name)]
     if not unstated:
         return meaning
     return f"no tolerance is stated for {unstated[0]}; give denotes(…, tolerance=…)"
 
 
 def _lacking(ir: IR) -> str | None:
-    return next((n.op_type for _, _, n in ir.walk() if not has_denotation(n.op_type)), None)
+    return next((name for name in op_types(ir) if not has_denotation(name)), None)
 
 
 def _draws(ir: IR) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
+from torch_ir.ir.queries import op_types
 from torch_ir.ops.choices import VALUES_OPEN, leaves_choice, leaves_order_open
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.bounds.call import accumulated_in, moduli
@@ -50,7 +51,7 @@ def open_places(
     every = {name: np.ones_like(mark) for name, mark in marks.items()}
     if any(has_open_functions(ir, node) for node in ir.nodes):
         return every
-    reads_memory = any(node.op_type in VALUES_OPEN for _, _, node in ir.walk())
+    reads_memory = not VALUES_OPEN.isdisjoint(op_types(ir))
     for fill in range(len(_FILLS) if reads_memory else 1):
         try:
             other = _made(ir, fill, names, values, symbols)
@@ -165,4 +166,4 @@ def _may_overflow(value: Any, steps: np.dtype[Any] | None) -> bool:
 def has_open_functions(ir: IR, node: OpNode) -> bool:
     """Return whether functions that a node calls read memory that nothing has written."""
     bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
-    return any(inner.op_type in VALUES_OPEN for body in bodies for _, _, inner in body.walk())
+    return not all(VALUES_OPEN.isdisjoint(op_types(body)) for body in bodies)

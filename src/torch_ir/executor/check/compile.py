@@ -26,7 +26,7 @@ from torch_ir.infer.slots import Slots
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, Constant, Device, Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error, errors_among
-from torch_ir.ir.queries import layout_of
+from torch_ir.ir.queries import layout_of, op_types
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import RUN_DEVICE, attribute_leaves, layout_name
 from torch_ir.ops.bodies import AUTOCAST_REGION
@@ -122,7 +122,7 @@ def _compile(
         )
 
     strides = tuple([_strides(tensor) for tensor in values.values()])
-    operators = tuple([_registered(op_type) for op_type in _op_types(ir)])
+    operators = tuple([_registered(op_type) for op_type in op_types(ir)])
     key = ("compiled", run_device, check_types, recorded, strides, operators, allowances())
     if compiler.findings:
         compiled()
@@ -168,11 +168,6 @@ def _registered(op_type: str) -> object:
     if found is not None or namespace in KNOWN_NAMESPACES or len(rest) != 2:
         return found
     return overload(namespace, *rest)
-
-
-def _op_types(ir: IR) -> tuple[str, ...]:
-    """Every operator that the graph and its functions call."""
-    return ir.view("op_types", lambda: tuple({node.op_type: None for _, _, node in ir.walk()}))
 
 
 @allow_collectives()

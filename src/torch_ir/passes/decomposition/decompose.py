@@ -19,6 +19,7 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
+from torch_ir.ir.queries import op_types
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
 from torch_ir.ops.rules import WRITTEN_IN_PYTHON, allow_collectives
 from torch_ir.ops.schema import known_operators
@@ -172,15 +173,14 @@ def unregister_decomposition(op_type: str) -> None:
 
 def _registered(ir: IR, preserve: frozenset[str]) -> dict[str, Decomposition]:
     """The registered decompositions, if the program calls an operator that has one."""
-    called = {node.op_type for _, _, node in ir.walk()}
-    if called.isdisjoint(_REGISTERED):
+    if _REGISTERED.keys().isdisjoint(op_types(ir)):
         return {}
     return {name: function for name, function in _REGISTERED.items() if name not in preserve}
 
 
 def _written_in_python(ir: IR, preserve: frozenset[str]) -> dict[str, Decomposition]:
     """The kernels of torch that are functions of Python, of the operators that a program calls."""
-    called = {node.op_type for _, _, node in ir.walk()} - preserve
+    called = {*op_types(ir)} - preserve
     return {
         name: custom_ops.OPDEFS["::".join(name.split(".")[:2])]._init_fn  # pyright: ignore[reportPrivateUsage]  # torch has no public accessor
         for name in sorted(called)
