@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from torch_ir.errors import (
         ArgumentError,
         BackendError,
+        CacheError,
         CompileError,
         ConversionError,
         DialectError,
@@ -149,6 +150,7 @@ _NAMES_OF = {
         "ArgumentError",
         "ParseError",
         "SerializationError",
+        "CacheError",
         "ExportError",
         "ConversionError",
         "TraceError",

@@ -99,6 +99,16 @@ class SerializationError(TorchIRError, ValueError):
     code = "serialization-error"
 
 
+class CacheError(SerializationError):
+    """The folder of compiled blobs cannot be written, so that nothing would be kept.
+
+    What is in it already is read all the same: a folder that is only read serves programs that
+    were compiled before.
+    """
+
+    code = "cache-error"
+
+
 class ExportError(TorchIRError):
     """``torch.export`` refused the model; the message has its reason, the cause is its error."""
 

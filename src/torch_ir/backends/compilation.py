@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -73,6 +74,7 @@ def compile(
         ExecutionError, BackendError: Backend, sizes or placement are not as asked, or it fails.
         CompileError: The program cannot be compiled.
         MissingWeightsError, WeightLoadError, SerializationError: The files are not what it needs.
+        CacheError: What a runtime compiled cannot be written to the folder of the cache.
 
     Example:
         >>> from torch_ir import extract_ir
@@ -88,9 +90,14 @@ def compile(
     is_read = isinstance(weights, str | PathLike) and memory is None
     given: Any = load_weights(cast(Any, weights)) if is_read else weights
     with allow_operators(*allow):
-        folder = cache or os.environ.get("TORCH_IR_CACHE") or None
-        asked = Options(grad, verify, tolerance, settings, folder, seconds, placement)
+        asked = Options(grad, verify, tolerance, settings, _folder(cache), seconds, placement)
         return _made(make, backend, program, given, asked)
+
+
+def _folder(cache: str | PathLike[str] | None) -> Path | None:
+    """The folder of the cache, if there is to be one."""
+    named = cache or os.environ.get("TORCH_IR_CACHE")
+    return Path(named) if named else None
 
 
 def _made(make: Backend, asked_for: object, *given: Any) -> Runner:

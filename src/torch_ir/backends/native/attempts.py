@@ -16,7 +16,7 @@ from torch_ir.backends.delegating import held_tensors, misfit
 from torch_ir.backends.native.building import DeclinedError, Safe, built, copy_of
 from torch_ir.backends.native.samples import Samples
 from torch_ir.backends.state_writes import updated
-from torch_ir.errors import OptionalDependencyError, first_line
+from torch_ir.errors import CacheError, OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
@@ -122,7 +122,7 @@ class Attempts:
             if self.options.verify is not False:
                 attempt.judge = judge_for(body, self.options.tolerance, self.judge)
                 _verify(attempt, self.samples)
-        except OptionalDependencyError:
+        except (OptionalDependencyError, CacheError):
             raise
         except Exception as error:  # noqa: BLE001  # whatever a runtime raises, it refuses
             attempt.reason = said(error)

@@ -20,7 +20,7 @@ from torch_ir.backends.native.native_executor import NativeExecutor
 from torch_ir.backends.native.preparation import prepared_to_run
 from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
-from torch_ir.errors import ExecutionError, Raised, attempt, error_text
+from torch_ir.errors import CacheError, ExecutionError, Raised, attempt, error_text
 from torch_ir.executor.samples import in_structure
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR
@@ -228,7 +228,7 @@ class _AutoChoice:
         backend: Any = find_backend(name.rpartition("+")[2])
         made = attempt(first.extended, backend, max(self.deadline - time.monotonic(), 0.0))
         if isinstance(made, Raised):
-            return error_text(made.error)
+            return _refusal(made)
         taken = len(made.delegates) > len(first.delegates)
         return made if taken else "nothing more runs on it"
 
@@ -241,7 +241,7 @@ class _AutoChoice:
             NativeExecutor, self.ir, self.weights, (backend,), options, timed=self.judge
         )
         if isinstance(made, Raised):
-            return error_text(made.error)
+            return _refusal(made)
         return made if made.delegates else "nothing runs on it"
 
     def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -271,6 +271,13 @@ class _AutoChoice:
         made.reset()
         self.aten.reset()
         return us, torch_us
+
+
+def _refusal(raised: Raised) -> str:
+    """Why a candidate is none; a cache that cannot be written is no fault of it."""
+    if isinstance(raised.error, CacheError):
+        raise raised.error
+    return error_text(raised.error)
 
 
 SLOWER = "torch is faster"

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from torch_ir.errors import CacheError
 from torch_ir.ir import IR
 from torch_ir.serde import dumps, write_atomically
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
 
-_MAGIC = b"torch-ir blob 1\n"
+_MAGIC = b"torch-ir blob 2\n"
 
 
 class Blobs:
-    """A folder of blobs. Each file has the hash of what follows; one that lies is ignored.
+    """A folder of blobs: a file that is not whole, or that has the name of another, is ignored.
 
     A blob is code of its runtime: the folder is for one user, and not to be shared.
 
@@ -76,24 +77,31 @@ class Blobs:
         """Return a blob; None where there is none, or it is damaged."""
         try:
             data = (self._folder / f"{key}.blob").read_bytes()
-        except OSError:
+        except (OSError, ValueError):  # no path has a null character
             return None
         start = len(_MAGIC) + 32
-        is_whole = (
-            data.startswith(_MAGIC)
-            and hashlib.sha256(data[start:]).digest() == (data[len(_MAGIC) : start])
-        )
-        return data[start:] if is_whole else None
+        head, blob = data[:start], data[start:]
+        return blob if head == _MAGIC + _digest(key, blob) else None
 
     def write(self, key: str, blob: bytes) -> None:
         """Write a blob whole.
 
         Raises:
-            SerializationError: It cannot be written.
+            CacheError: It cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
-        data = _MAGIC + hashlib.sha256(blob).digest() + blob
-        write_atomically(self._folder / f"{key}.blob", data)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._folder / f"{key}.blob", _MAGIC + _digest(key, blob) + blob)
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise CacheError(
+                f"the cache {str(self._folder)!r} cannot be written: {reason}",
+                remedy="Give cache= or TORCH_IR_CACHE a folder of your own, or neither.",
+            ) from error
+
+
+def _digest(key: str, blob: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + blob).digest()
 
 
 def _processor() -> str:
