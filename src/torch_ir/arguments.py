@@ -227,3 +227,17 @@ def require_seconds(seconds: object) -> None:
         raise InvalidIRError(
             f"a limit of time is from 0 to {MAX_SECONDS:,} seconds, got {seconds!r:.60}"
         )
+
+
+def require_tolerance(tolerance: object) -> None:
+    """Require that a relative error which is allowed is a number from 0 on, or None.
+
+    Raises:
+        InvalidIRError: It is negative, NaN or no number.
+
+    Example:
+        >>> require_tolerance(0.01)
+    """
+    is_number = isinstance(tolerance, int | float)
+    if tolerance is not None and not (is_number and tolerance >= 0):
+        raise InvalidIRError(f"a tolerance is a number from 0 on, got {tolerance!r:.60}")

@@ -9,7 +9,7 @@ import torch_ir
 from torch_ir import extract_ir
 from torch_ir.backends import SUPPORTED, NativeBackend
 from torch_ir.backends.native import auto
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -26,7 +26,7 @@ class Operations(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def operations(functions, seconds=0.0):
+def operations(functions, seconds=0.0, renewals=()):
     """What stands for `least`: the calls of operators of each function."""
     counts = []
     for function in functions:
@@ -190,3 +190,83 @@ def test_where_torch_refuses_all_made_up_arguments_it_runs_the_program():
     run = torch_ir.compile(ir, {}, backend="auto", seconds=2)
     (made,) = run(torch.arange(3.0), torch.tensor([9]))
     assert made.tolist() == [2.0]
+
+
+REAL = auto.least
+
+
+class Row(nn.Module):
+    """A decode step: it writes a row of a table, at a place that each call moves on."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(4, 8))
+        self.register_buffer("place", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x, place):
+        self.table.index_copy_(0, self.place, x[:1])
+        self.place.add_(1)
+        row = self.table[place]
+        place.add_(1)
+        x.mul_(2)
+        for _ in range(40):
+            row = (row * 0).tanh()
+        return row + self.table.sum()
+
+
+@pytest.mark.parametrize("is_given", [False, True], ids=["drawn", "given"])
+def test_calls_are_timed_as_the_first_whatever_they_write(is_given, monkeypatch):
+    def least(functions, seconds=0.4, renewals=()):
+        return REAL(functions, 0.001, renewals)
+
+    monkeypatch.setattr(auto, "installed_runtimes", lambda: ["slow", "fast"])
+    monkeypatch.setattr(auto, "find_backend", {"slow": Slow(), "fast": Fast()}.__getitem__)
+    monkeypatch.setattr(auto, "least", least)
+    given = torch.ones(2, 8), torch.zeros(1, dtype=torch.int64)
+    kept = [tensor.clone() for tensor in given]
+    model = Row()
+    weights = {key: tensor.clone() for key, tensor in model.state_dict().items()}
+    run = torch_ir.compile(
+        extract_ir(model, given),
+        weights,
+        backend="auto",
+        verify=[given] if is_given else True,
+    )
+    assert all(map(torch.equal, given, kept))
+    for place in range(4):
+        tensors = torch.ones(2, 8), torch.tensor([place])
+        twin = [tensor.clone() for tensor in tensors]
+        assert torch.equal(run(*tensors), model(*twin))
+        assert all(map(torch.equal, tensors, twin))
+
+
+@pytest.mark.parametrize("backend", ["auto", Slow()], ids=["auto", "named"])
+def test_given_arguments_have_to_be_those_of_a_call(backend):
+    ir = extract_ir(nn.Embedding(3, 2), (torch.tensor([1, 2]),))
+    weights = nn.Embedding(3, 2).state_dict()
+    for given, kind, told in (
+        (torch.ones(2, 3), InputError, "input 0 (%input: i64[2]) has the wrong dtype"),
+        (torch.ones(3).long(), InputError, "input 0 (%input: i64[2]) has the wrong shape"),
+        (None, InputError, "input 0 (%input: i64[2]) must be a tensor, got NoneType"),
+        (torch.tensor([1, 3]), ExecutionError, "aten.embedding.default failed: index out of"),
+    ):
+        with pytest.raises(kind) as raised:
+            torch_ir.compile(ir, weights, backend=backend, verify=[(given,)])
+        assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("tolerance", ["1", -1.0, float("nan")])
+def test_a_tolerance_is_a_number(tolerance):
+    ir = extract_ir(nn.ReLU(), (torch.ones(2),))
+    with pytest.raises(InvalidIRError) as raised:
+        torch_ir.compile(ir, backend=Slow(), tolerance=tolerance)
+    assert str(raised.value) == f"a tolerance is a number from 0 on, got {tolerance!r}"
+
+
+@pytest.mark.parametrize("backend", ["aten", "tuned", Slow()], ids=str)
+def test_random_numbers_go_on_as_if_nothing_was_compiled(backend):
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(), nn.Linear(8, 8))
+    ir = extract_ir(model, (torch.ones(2, 8),))
+    before = torch.get_rng_state()
+    torch_ir.compile(ir, model.state_dict(), backend=backend)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -14,7 +14,7 @@ from inspect import Parameter, isabstract, signature
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
-from torch_ir.arguments import public, require_seconds
+from torch_ir.arguments import public, require_seconds, require_tolerance
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import ExecutionError, did_you_mean, raised_as
 from torch_ir.ir import IR
@@ -62,6 +62,7 @@ class Options:
 
     def __post_init__(self) -> None:
         require_seconds(self.seconds)
+        require_tolerance(self.tolerance)
 
 
 Runner: TypeAlias = Callable[..., Any]

@@ -89,7 +89,7 @@ def compile(
     _require_sizes(program, dynamic)
     is_read = isinstance(weights, str | PathLike) and memory is None
     given: Any = load_weights(cast(Any, weights)) if is_read else weights
-    with allow_operators(*allow):
+    with allow_operators(*allow), torch.random.fork_rng(devices=()):
         asked = Options(grad, verify, tolerance, settings, _folder(cache), seconds, placement)
         return _made(make, backend, program, given, asked)
 

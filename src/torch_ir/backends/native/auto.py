@@ -18,13 +18,17 @@ from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
 from torch_ir.backends.native.preparation import prepared_to_run
-from torch_ir.backends.native.samples import drawn, with_integers, without_zeros
+from torch_ir.backends.native.samples import drawn, given_calls, with_integers, without_zeros
 from torch_ir.backends.native.verdict import Verdict
 from torch_ir.errors import CacheError, ExecutionError, Raised, attempt, error_text
 from torch_ir.executor.samples import in_structure
+from torch_ir.executor.state import written_buffers
 from torch_ir.executor.uncopied import Uncopied
+from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
+from torch_ir.ir.queries import written_values
 from torch_ir.tables import table
+from torch_ir.torch_api import fresh
 from torch_ir.torch_modes import untraced
 
 CANDIDATES = ("openvino", "onnxruntime", "tuned", "executorch", "inductor")
@@ -145,7 +149,7 @@ class _AutoChoice:
         self.aten = compile_aten(ir, weights, options)
         program = attempt(prepared_to_run, ir, ())  # what is refused here, each candidate says
         self.judge = ProgramJudge(ir if isinstance(program, Raised) else program)
-        self.call = self._arguments()
+        self.call = self._timed_call()
 
     def run(self) -> Chosen:
         blobs = None if self.options.cache is None else Blobs(self.options.cache)
@@ -200,11 +204,8 @@ class _AutoChoice:
         close = [p for p, ratio in zip(rated, ratios, strict=True) if ratio < CLOSE * min(ratios)]
         if len(close) == 1 or self.call is None:
             return close[0]
-        args, kwargs = self.call
-        runs = [partial(runner, *args, **kwargs) for _, runner in close]
-        times = least(runs, min(max(self.deadline - time.monotonic(), 1.0), 4.0))
-        for _, runner in close:
-            runner.reset()
+        runners = [runner for _, runner in close]
+        times = self.call.times(runners, min(max(self.deadline - time.monotonic(), 1.0), 4.0))
         return close[times.index(min(times))]
 
     def _candidate(
@@ -221,7 +222,8 @@ class _AutoChoice:
         _leave_slow_ones(made)
         if not made.delegates:
             return Candidate(name, reason="nothing is faster on it"), None
-        return Candidate(name, *self._pair(made), "another is faster"), made
+        us, torch_us = self.call.times((made, self.aten))
+        return Candidate(name, us, torch_us, "another is faster"), made
 
     def _extended(self, first: NativeExecutor, name: str) -> NativeExecutor | str:
         """The first backend of a mixture with the next for what it leaves to torch."""
@@ -244,33 +246,66 @@ class _AutoChoice:
             return _refusal(made)
         return made if made.delegates else "nothing runs on it"
 
-    def _arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """The arguments to time with: the first given, or random ones that torch takes."""
+    def _timed_call(self) -> TimedCall | None:
+        """The call to time: the first given, or a random one that torch takes."""
         verify = self.options.verify
         if not isinstance(verify, bool) and verify:
-            return tuple(verify[0]), {}
+            return TimedCall(self.ir, *given_calls(self.aten.graph, verify)[0])
         for tensors, symbols in drawn(self.ir, 1):
             for taken in (
                 tensors,
                 without_zeros(tensors),
                 with_integers(tensors, torch.zeros_like),
             ):
-                args, kwargs = in_structure(self.ir, taken, symbols)
-                ran = attempt(self.aten, *args, **kwargs)
+                call = TimedCall(self.ir, taken, symbols)
+                ran = attempt(self.aten, *call.args, **call.kwargs)
                 self.aten.reset()
                 if not isinstance(ran, Raised):
-                    return args, kwargs
+                    return TimedCall(self.ir, taken, symbols)
         return None
 
-    def _pair(self, made: NativeExecutor) -> tuple[float, float]:
-        """Microseconds of a call of a candidate and of torch's kernels, in turns."""
-        assert self.call is not None  # noqa: S101  # who calls has looked
-        args, kwargs = self.call
-        runs = partial(made, *args, **kwargs), partial(self.aten, *args, **kwargs)
-        us, torch_us = least(runs)
-        made.reset()
-        self.aten.reset()
-        return us, torch_us
+
+class TimedCall:
+    """A call of a program that is made again and again, of several ways to run it.
+
+    Each time it has the same arguments, and finds the buffers as the first call does: what a
+    program writes may be a place, which a thousand calls move out of a table.
+
+    Args:
+        ir: The program.
+        tensors: One for each of its inputs; never changed.
+        symbols: A value for each symbol that is an argument.
+
+    Attributes:
+        args: The arguments by position, in memory of their own.
+        kwargs: Those by name.
+    """
+
+    def __init__(self, ir: IR, tensors: Sequence[torch.Tensor], symbols: Symbols):
+        own: list[torch.Tensor] = fresh(list(tensors))
+        self.args, self.kwargs = in_structure(ir, own, symbols)
+        is_written = written_values(ir)
+        named = zip(ir.input_names, own, tensors, strict=True)
+        self._written = [(tensor, first) for name, tensor, first in named if name in is_written]
+        self._is_renewed = bool(self._written or written_buffers(ir))
+
+    def times(self, runners: Sequence[Any], seconds: float = 0.4) -> list[float]:
+        """Return the least microseconds of a call on each of some executors; see :func:`least`."""
+        calls = [partial(runner, *self.args, **self.kwargs) for runner in runners]
+        renewals = [partial(self._renew, runner) for runner in runners] if self._is_renewed else ()
+        times = least(calls, seconds, renewals)
+        for renew in renewals:
+            renew()
+        return times
+
+    def _renew(self, runner: Any) -> None:
+        runner.reset()
+        for tensor, first in self._written:
+            if tensor.shape == first.shape:
+                tensor.copy_(first)
+            else:
+                memory = first.clone()
+                tensor.set_(memory.untyped_storage(), 0, memory.shape, memory.stride())
 
 
 def _refusal(raised: Raised) -> str:
@@ -298,7 +333,11 @@ def _leave_slow_ones(made: NativeExecutor) -> None:
     made.leave_to_torch(slow, SLOWER)
 
 
-def least(functions: Sequence[Callable[[], Any]], seconds: float = 0.4) -> list[float]:
+def least(
+    functions: Sequence[Callable[[], Any]],
+    seconds: float = 0.4,
+    renewals: Sequence[Callable[[], Any]] = (),
+) -> list[float]:
     """Time functions in turns; return the least microseconds of a call of each.
 
     In its turn a function is called several times, as users call a program: after another one,
@@ -307,24 +346,45 @@ def least(functions: Sequence[Callable[[], Any]], seconds: float = 0.4) -> list[
     Args:
         functions: The functions.
         seconds: How long to go on, after three turns.
+        renewals: What is called before each call of a function, untimed; none for most functions.
     """
     best = [math.inf] * len(functions)
-    for function in functions:
-        function()
+    timed = [partial(_seconds_of_calls, f) for f in functions]
+    if renewals:
+        timed = [
+            partial(_seconds_of_renewed_calls, *pair)
+            for pair in zip(functions, renewals, strict=True)
+        ]
+    for work in timed:
+        work(1)
     start = time.perf_counter()
-    for function in functions:
-        function()
+    for work in timed:
+        work(1)
     once = (time.perf_counter() - start) / len(functions)
     calls = max(1, min(50, int(min(_TURN, seconds / 8) / max(once, 1e-9))))
     end, turns = time.perf_counter() + seconds, 0
     while turns < 3 or (time.perf_counter() < end and turns < 200):
-        for index, function in enumerate(functions):
-            start = time.perf_counter()
-            for _ in range(calls):
-                function()
-            best[index] = min(best[index], (time.perf_counter() - start) / calls)
+        for index, work in enumerate(timed):
+            best[index] = min(best[index], work(calls) / calls)
         turns += 1
     return [second * 1e6 for second in best]
+
+
+def _seconds_of_calls(function: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    return time.perf_counter() - start
+
+
+def _seconds_of_renewed_calls(
+    function: Callable[[], Any], renew: Callable[[], Any], count: int
+) -> float:
+    seconds = 0.0
+    for _ in range(count):
+        renew()
+        seconds += _seconds_of_calls(function, 1)
+    return seconds
 
 
 _TURN = 0.05

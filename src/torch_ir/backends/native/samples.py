@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.errors import Raised, attempt, counted
-from torch_ir.executor import IRExecutor
+from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import flatten_arguments
 from torch_ir.executor.listeners import Table
 from torch_ir.executor.samples import sample_tensors
@@ -19,7 +19,7 @@ from torch_ir.infer.bindings import Bindings, Symbols
 from torch_ir.infer.hints import samplings
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.queries import symbols_in
-from torch_ir.torch_api import is_inexact
+from torch_ir.torch_api import fresh, is_inexact
 
 SETS = 2
 """Random sets of arguments, where none are given; one is drawn in addition to given ones.
@@ -68,7 +68,7 @@ class Samples:
     ):
         self._ir = ir
         self._executor = IRExecutor(ir, weights, constants)
-        calls: list[Call] = [flatten_arguments(ir, tuple(args), {}) for args in given]
+        calls = given_calls(self._executor.graph, given) if given else []
         self._calls = [*calls, *drawn(ir, SETS if not calls else 1), *special_calls(ir)]
         self._is_far_drawn = any(node.binds or node.functions for node in ir.nodes)
         self._names: frozenset[str] = frozenset()
@@ -139,6 +139,25 @@ class Samples:
                 symbols = {**table.symbols, **given, **ran[1]}
                 yield Sample({**values, **table.values}, symbols, is_wide)
                 break
+
+
+def given_calls(graph: ExecGraph, given: Iterable[Sequence[Any]]) -> list[Call]:
+    """Return calls with arguments that a caller gives, which torch has to take one by one.
+
+    Args:
+        graph: The program, with its weights.
+        given: Positional arguments of each call, in the model's own structure; never changed.
+
+    Raises:
+        InputError: Arguments do not fit.
+        ExecutionError: The program raises for them.
+    """
+    calls = [flatten_arguments(graph.ir, tuple(args), {}) for args in given]
+    graph.reset()
+    for tensors, symbols in calls:
+        graph.run(fresh(tensors), symbols)
+    graph.reset()
+    return calls
 
 
 class _Table(Table):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import click
@@ -54,12 +53,11 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
         ir = ir.replace(signature=ir.signature.flat())
 
     from torch_ir.backends import compile as compile_program
-    from torch_ir.backends.native.auto import installed_runtimes, least
-    from torch_ir.executor.samples import in_structure
+    from torch_ir.backends.native.auto import TimedCall, installed_runtimes
 
     inputs = call.tensors(ir)
     weights = call.weight_tensors(ir, file)
-    args, kwargs = in_structure(ir, inputs, {**symbol_values(ir, dict(call.symbols))})
+    timed = TimedCall(ir, inputs, {**symbol_values(ir, dict(call.symbols))})
     names = installed_runtimes() if backends == "all" else pass_list(backends)
     aten = compile_program(ir, weights)
     rows = [("backend", "us", "of torch", "nodes", "")]
@@ -71,7 +69,7 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
         except TorchIRError as error:
             rows.append((name, "", "", "", error.message))
             continue
-        us, other = least((partial(run, *args, **kwargs), partial(aten, *args, **kwargs)))
+        us, other = timed.times((run, aten))
         found = getattr(run, "assignment", None)
         taken = "" if found is None else f"{len(found.takers)}/{len(found.nodes)}"
         parts = [v.part for v in getattr(run, "verdicts", ()) if v.used and not math.isnan(v.part)]
