@@ -17,7 +17,7 @@ from torch_ir.backends import (
     register_backend,
     unregister_backend,
 )
-from torch_ir.errors import CompileError, ExecutionError, MissingWeightsError
+from torch_ir.errors import BackendError, CompileError, ExecutionError, MissingWeightsError
 from torch_ir.ir import Mutation
 from torch_ir.ops import extensions
 from whole_way import same
@@ -237,3 +237,14 @@ def test_installed_packages_offer_backends(monkeypatch):
         "No module named 'no_such_package'"
     )
     assert callable(torch_ir.compile(ir, model.state_dict(), backend="loaded"))
+
+
+@pytest.mark.parametrize("backends", [["tuned", "tuned"], ["tuned", "aten", "tuned"]])
+def test_each_backend_is_named_once(backends):
+    ir = torch_ir.extract_ir(nn.ReLU(), (torch.ones(2),))
+    with pytest.raises(BackendError) as raised:
+        torch_ir.compile(ir, {}, backend=backends)
+    assert str(raised.value) == (
+        f"2 of the backends are named {backends[0]!r}\n"
+        "Name each once; delegates are known by the names of their backends."
+    )

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+import torch_ir
 from small_models import CASES
-from torch_ir import compile_graph, extract_ir
+from torch_ir import IRExecutor, compile_graph, extract_ir
+from torch_ir.backends import SUPPORTED, NativeBackend
 from whole_way import same
 
 THREADS = 8
@@ -85,3 +87,30 @@ def test_gradients_are_taken_in_threads_too():
         at_once(lambda i: [work(i) for _ in range(10)]), expected, strict=True
     ):
         assert all(same(answer, right) for answer in answers)
+
+
+class Torch(NativeBackend):
+    """A runtime that is torch again."""
+
+    name, version = "torch_again", "1"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def build(self, program, options):
+        return program.module()
+
+
+@pytest.mark.parametrize("make", ["executor", "aten", "reference", "runtime", "several"])
+def test_first_calls_at_once_have_one_state(make):
+    one = torch.ones(())
+    ir, weights = extract_ir(Counter(), (one,)), Counter().state_dict()
+    if make == "executor":
+        run = IRExecutor(ir, weights)
+    else:
+        named = {"runtime": Torch(), "several": [Torch(), "tuned"]}
+        run = torch_ir.compile(ir, weights, backend=named.get(make, make))
+    found = at_once(lambda i: [run(one) for _ in range(10)])
+    pairs = [(int(calls), int(again)) for answers in found for calls, again in answers]
+    assert all(calls == again for calls, again in pairs)
+    assert sorted(calls for calls, _ in pairs) == list(range(1, THREADS * 10 + 1))

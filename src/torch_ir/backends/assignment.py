@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch_ir.backends.delegate import BACKEND, delegated
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import DelegateBackend
-from torch_ir.errors import CompileError, counted
+from torch_ir.errors import BackendError, CompileError, counted
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, at
 from torch_ir.ir.functions import written_out
@@ -63,6 +63,7 @@ def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
         backends: The backends, the preferred first.
 
     Raises:
+        BackendError: Two backends have one name.
         PassError: A node of the program writes to memory.
 
     Example:
@@ -84,11 +85,27 @@ def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
         >>> dict(found.takers), found.left
         ({'b': 'm', 'a': 'n'}, ())
     """
+    require_own_names(backends)
     ir = written_out(ir)
     found = Assignment(ir, tuple(ir.nodes), {}, {})
     for backend in backends:
         found = found.after(backend.name, Partitioner(backend)(found.ir))
     return found
+
+
+def require_own_names(backends: Sequence[DelegateBackend]) -> None:
+    """Require that no two backends of a program have one name, by which delegates are known.
+
+    Raises:
+        BackendError: Two have.
+    """
+    names = [backend.name for backend in backends]
+    for name in names:
+        if names.count(name) > 1:
+            raise BackendError(
+                f"{names.count(name)} of the backends are named {name!r}",
+                remedy="Name each once; delegates are known by the names of their backends.",
+            )
 
 
 def left_over(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
+from threading import RLock
 from typing import Any, cast
 
 import torch
@@ -94,12 +95,12 @@ class IRExecutor(Uncopied):
             raise ExecutionError(f"an executor runs an IR, got {type(ir).__name__}")
         self.ir, allow = bound_to_groups(ir, groups, allow)
         self.constants, self.grad = constants, grad
-        allowed = allowances() | {*allow}  # of here, not of where it first runs
-        self._options: Any = {"allow": allowed, "check_types": check_types, "grad": grad}
-        self._options |= {"placement": placement}
+        asked = {"check_types": check_types, "grad": grad, "placement": placement}
+        # what is allowed here, not where it first runs
+        self._options: dict[str, Any] = {"allow": allowances() | {*allow}, **asked}
         self._weights: Mapping[str, torch.Tensor] | None = None
         self._payload: dict[str, torch.Tensor] = {}
-        self._graph: ExecGraph | None = None
+        self._graph, self._compiling = None, RLock()  # two graphs would have two states
         self._plainly: Callable[..., Any] | None = None
         self._plain_arguments = len(ir.graph_inputs) if takes_tensors_alone(ir) else -1
         self._results = results_reader(ir)
@@ -122,14 +123,13 @@ class IRExecutor(Uncopied):
         Raises:
             MissingWeightsError, CompileError: It lacks weights, or cannot be compiled.
         """
-        self._prepare()
         return self._graph or self.graph_for()
 
     @property
     def registry(self) -> TensorRegistry:
         """After a call, its inputs, the weights, and its outputs by name."""
-        is_called = self._last.values is not None
-        return _registry(self.ir, self.graph.payload if is_called else {}, self._last)
+        payload = {} if self._last.values is None else self.graph.payload
+        return _registry(self.ir, payload, self._last)
 
     @property
     def buffers(self) -> dict[str, torch.Tensor]:
@@ -155,9 +155,10 @@ class IRExecutor(Uncopied):
             WeightLoadError: They do not fit; the weights given before stay in force.
         """
         payload = check_weights(self.ir, state_dict, strict=False, constants=self.constants)
-        self._payload = _as_read(self.ir, payload, self.grad)
-        self._weights = state_dict
-        self._graph = self._plainly = None
+        with self._compiling:
+            self._payload = _as_read(self.ir, payload, self.grad)
+            self._weights = state_dict
+            self._graph = self._plainly = None
 
     def execute(self, inputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         """Run on plain tensors.
@@ -230,16 +231,17 @@ class IRExecutor(Uncopied):
 
     def graph_for(self, *inputs: Any) -> ExecGraph:
         """Return the compiled graph of a run: where such inputs lie, if nothing says a place."""
-        self._prepare()
-        device = None
-        if self._options["placement"] is None:
-            device = _device(self._payload, dict(zip(self.ir.input_names, inputs, strict=False)))
-        if self._graph is None or device not in (None, self._graph.device):
-            runs = _as_it_runs(self.ir)
-            self._graph = compile_graph(runs, self._payload, device=device, **self._options)
-            parts = self.ir, self._graph, self._results, self._last
-            self._plainly = _plain_call(*parts, _more_to_do)
-        return self._graph
+        named = dict(zip(self.ir.input_names, inputs, strict=False))
+        with self._compiling:
+            self._prepare()
+            is_open = self._options["placement"] is None
+            device = _device(self._payload, named) if is_open else None
+            if self._graph is None or device not in (None, self._graph.device):
+                runs = _as_it_runs(self.ir)
+                self._graph = compile_graph(runs, self._payload, device=device, **self._options)
+                parts = self.ir, self._graph, self._results, self._last
+                self._plainly = _plain_call(*parts, _more_to_do)
+            return self._graph
 
     def _prepare(self) -> None:
         if self._weights is None:

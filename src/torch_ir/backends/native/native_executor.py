@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_ir.backends.assignment import Assignment
+from torch_ir.backends.assignment import Assignment, require_own_names
 from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import body_of, delegated
 from torch_ir.backends.delegating import Delegate, DelegatingExecutor
@@ -75,6 +75,7 @@ class NativeExecutor(DelegatingExecutor):
         MissingWeightsError: The program has weights and none were given.
         WeightLoadError: The weights are not those that it needs.
         OptionalDependencyError: A runtime is not installed.
+        BackendError: Two backends have one name.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class NativeExecutor(DelegatingExecutor):
         *,
         timed: ProgramJudge | None = None,
     ):
+        require_own_names(backends)
         require_weights(ir, weights)
         self._options = options
         self._backends = tuple(backends)
