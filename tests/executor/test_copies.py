@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle  # noqa: TID251  # of what is written and read here
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 
 import torch_ir
 from torch_ir import decompose, extract_ir
+from torch_ir.backends import SUPPORTED, NativeBackend
 from torch_ir.errors import ExecutionError
 
 
@@ -51,3 +53,28 @@ def test_a_shallow_copy_runs(model):
     x = torch.randn(2, 3)
     run = torch_ir.compile(extract_ir(model, (x,)), model.state_dict(), backend="auto", seconds=1)
     assert torch.equal(copy.copy(run)(x), run(x))
+
+
+class Torch(NativeBackend):
+    """A runtime that is torch again."""
+
+    name, version = "torch_again", "1"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def build(self, program, options):
+        return program.module()
+
+
+@pytest.mark.parametrize("is_called", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("backend", ["aten", "reference", Torch(), [Torch(), "tuned"]], ids=str)
+def test_a_shallow_copy_outlives_what_it_is_a_copy_of(backend, is_called):
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), torch.randn(2, 3)
+    run = torch_ir.compile(extract_ir(model, (x,)), model.state_dict(), backend=backend)
+    if is_called:
+        run(x)
+    made = copy.copy(run)
+    del run
+    gc.collect()
+    torch.testing.assert_close(made(x), model(x).detach())

@@ -134,7 +134,7 @@ class DelegatingExecutor(Uncopied):
         self._host = IRExecutor(host, weights or {}, constants)
         for op_type, kernel in kernels.items():
             register_executor(op_type)(kernel)
-        weakref.finalize(self, _forget, tuple(kernels))
+        weakref.finalize(self._host, _forget, tuple(kernels))  # which copies of this one share
 
     def _hosted(self, host: IR) -> IR:
         """The program with calls of delegates, as torch runs it."""
