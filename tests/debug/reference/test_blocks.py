@@ -146,3 +146,41 @@ def test_a_reading_takes_blocks_and_not_whole_values(call: str, made: str) -> No
         tracemalloc.stop()
     assert report.verdict == "agree"
     assert peak < x.nbytes
+
+
+@pytest.mark.parametrize("size", [60, 400])
+def test_what_is_open_everywhere_is_not_said_to_agree_in_blocks_either(size: int) -> None:
+    square = f"[{size}, {size}]"
+    overflows = parse(f"""ir {{
+      input %x: f32{square}
+      %y: f32{square} = aten.mm.default(%x, %x)
+      return %y
+    }}""")
+    bytes_as_truth = parse(f"""ir {{
+      input %x: u8{square}
+      %b: b8{square} = aten.view.dtype(%x, torch.bool)
+      %y: b8{square} = aten.logical_not.default(%b)
+      return %y
+    }}""")
+    twos = torch.full((size, size), 2, dtype=torch.uint8)
+    for ir, x in ((overflows, torch.full((size, size), 1e25)), (bytes_as_truth, twos)):
+        report = validate(ir, {}, (x,), against=["denotation"])
+        assert dict(report.not_compared) == {"y": "its values are open"}
+        assert report.verdict == "not compared"
+
+
+@pytest.mark.parametrize(
+    ("call", "made"),
+    [
+        ("mm.default(%x, %w)", "0, 500"),
+        ("mm.default(%w, %z)", "500, 0"),
+        ("linear.default(%x, %w)", "0, 500"),
+        ("mul.Tensor(%x, %w)", "0, 500, 500"),
+    ],
+)
+def test_results_without_elements_of_large_operands_agree(call: str, made: str) -> None:
+    given = {"w": (500, 500), "z": (500, 0), "x": (0, 1, 500) if "mul" in call else (0, 500)}
+    inputs = "\n".join(f"input %{name}: f32{[*shape]}" for name, shape in given.items())
+    ir = parse(f"ir {{\n {inputs}\n %y: f32[{made}] = aten.{call}\n return %y\n}}")
+    report = validate(ir, {}, [torch.ones(shape) for shape in given.values()])
+    assert report.verdict == "agree"

@@ -38,7 +38,7 @@ def blocks(node: OpNode, inputs: Tensors, outputs: Tensors) -> Iterator[Block]:
     inner = inner_size(node, inputs, outputs)
     if not plain or not outputs or max(largest, inner) <= 2 * BLOCK:
         return
-    ways = ways_of(node, inputs, outputs)
+    ways = [way for way in ways_of(node, inputs, outputs) if way.size]
     lengths = _lengths(ways, inputs, outputs, inner, max(BLOCK, largest // PARTS))
     cut = [(way, length) for way, length in zip(ways, lengths, strict=True) if length < way.size]
     if not cut:

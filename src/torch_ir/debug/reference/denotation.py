@@ -262,8 +262,11 @@ def _by_blocks(
     metas = [meta.replace(name=f"x{i}") for i, meta in enumerate(call.inputs)]
     names = [meta.name for meta in metas]
     worst: dict[str, Error] = {}
+    bounded: set[str] = set()
     for part, given, made in blocks(call.replace(inputs=metas), inputs, outputs):
         values = dict(zip(names, map(as_array, given), strict=True))
+        if not all(map(_holds_truth, values.values())):
+            return None
         try:
             with np.errstate(all="ignore"):
                 arguments = arguments_of(part, values.__getitem__, symbols)
@@ -280,7 +283,9 @@ def _by_blocks(
             if error.reason:
                 return None
             worst[meta.name] = worst.get(meta.name, Error()).or_worse(error)
-    return worst or None
+            if not _bounds_nothing(bounds[index]):
+                bounded.add(meta.name)
+    return {n: e if n in bounded else replace(e, loose=OPEN) for n, e in worst.items()} or None
 
 
 @dataclass(frozen=True, slots=True)
