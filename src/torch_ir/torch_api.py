@@ -34,6 +34,7 @@ from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.fx.experimental.symbolic_shapes import CallMethodKey
 from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
 
@@ -373,6 +374,11 @@ def is_inexact(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+def is_sparse(value: object) -> bool:
+    """Return whether something is a tensor of a layout that is not strided."""
+    return isinstance(value, torch.Tensor) and value.layout is not torch.strided
+
+
 def is_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors have the same shape, element type and device."""
     return (tensor.shape, tensor.dtype, tensor.device) == (other.shape, other.dtype, other.device)
@@ -447,6 +453,14 @@ def is_plain(tensor: Any) -> bool:
     """Return whether a tensor's values lie in order as they are, in memory of its own."""
     is_dense = tensor.__class__ is torch.Tensor and tensor.layout is torch.strided
     return is_dense and tensor.is_contiguous() and not tensor.is_neg() and bool(tensor.data_ptr())
+
+
+def has_storage(value: object) -> bool:
+    """Return whether the values of something are in one storage, if it is a tensor.
+
+    Those of a sparse tensor are in others, as those of a class that holds tensors.
+    """
+    return not is_sparse(value) and not is_traceable_wrapper_subclass(value)
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -23,12 +23,14 @@ from torch_ir.executor.state import State
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
-from torch_ir.ir.queries import has_complex, op_types, written_values
+from torch_ir.ir.queries import has_complex, makes_sparse, op_types, written_values
 from torch_ir.torch_api import (
     MAX_GUARDS,
     BelowAutograd,
     BelowViewTracking,
     StopsRecomputation,
+    has_storage,
+    is_sparse,
     overload,
     plain_guard,
     runs_below_autograd,
@@ -134,6 +136,8 @@ class CompiledProgram:
         if is_any_autocast_enabled() and any(map(torch.is_autocast_enabled, self._device_types)):
             with _without_autocast(self._device_types):
                 return self.execute(args, module)
+        if module is None and not self.grad and not all(map(has_storage, args)):
+            module = self.differentiator.recorded()  # in a dense value's place, results are dense
         if self._turn is not None:
             with self._turn:
                 self.state.require_whole()
@@ -179,7 +183,8 @@ class CompiledProgram:
             ExecutionError: As :meth:`execute`.
         """
         is_seen = is_transformed(args)
-        kind = self.grad or is_seen, reuse and not is_seen
+        reuse = reuse and not is_seen and all(map(has_storage, args))
+        kind = self.grad or is_seen, reuse
         if kind not in self._observed:
             compiled = _observed(self.plan, self.device, *kind)
             self._observed[kind] = compiled.bind(self.payload)
@@ -221,7 +226,7 @@ class CompiledProgram:
         if before:
             _set_grad_enabled(False)
         below = self._below
-        if below is BelowAutograd and any(map(_is_sparse, args)):
+        if below is BelowAutograd and any(map(is_sparse, args)):
             below = BelowViewTracking
         try:
             if below is None:
@@ -368,14 +373,6 @@ def _is_direct(plan: Plan) -> bool:
     return are_direct and bool(plan.steps) and not plan.writes
 
 
-def _makes_sparse(ir: IR) -> bool:
-    """Whether a program may make sparse tensors, whose kernels resize views of their values.
-
-    Where views know what they are views of, the tensor does not see that: its values stay empty.
-    """
-    return any("sparse" in name for name in op_types(ir))
-
-
 def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any] | None:
     """The context in which a run calls kernels: below autograd, which costs less; None for none.
 
@@ -386,16 +383,13 @@ def _level(plan: Plan, payload: Mapping[str, torch.Tensor]) -> Callable[[], Any]
     ir = plan.ir
     if ir.view("needs_autograd", lambda: has_complex(ir) or _has_only_autograd(ir)):
         return None
-    makes_sparse = ir.view("makes_sparse", lambda: _makes_sparse(ir))
-    is_sparse = makes_sparse or any(map(_is_sparse, payload.values()))
-    return BelowViewTracking if plan.is_private or is_sparse else BelowAutograd
+    # kernels resize views of a sparse tensor's values: where views know what they are views of,
+    # the tensor does not see that, and its values stay empty
+    has_sparse = makes_sparse(ir) or any(map(is_sparse, payload.values()))
+    return BelowViewTracking if plan.is_private or has_sparse else BelowAutograd
 
 
 def _has_only_autograd(ir: IR) -> bool:
     names = [name for name in op_types(ir) if not name.startswith("aten.")]
     operators = [overload(*name.split(".")) for name in names if name.count(".") == 2]
     return any(o is not None and not runs_below_autograd(o) for o in operators)
-
-
-def _is_sparse(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.layout is not torch.strided

@@ -215,6 +215,11 @@ def has_complex(ir: IR) -> bool:
     return False
 
 
+def makes_sparse(ir: IR) -> bool:
+    """Return whether the program or a function of it may make sparse tensors."""
+    return any("sparse" in name for name in op_types(ir))
+
+
 def result_names(ir: IR) -> tuple[str, ...]:
     """Return the name of each flattened result, empty for one that is no tensor."""
     found = leaves(signature_of(ir).outputs)

@@ -22,7 +22,7 @@ from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import live_out
 from torch_ir.ops.choices import leaves_order_open
-from torch_ir.torch_api import is_inexact
+from torch_ir.torch_api import has_storage, is_inexact
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
@@ -241,10 +241,12 @@ def shared_places(others: Sequence[Any], results: Sequence[torch.Tensor]) -> set
         >>> shared_places([x, 3], [x + 1, x.view(1, 2)])
         {1}
     """
-    tensors = [item for item in others if isinstance(item, torch.Tensor)]
+    tensors = [t for t in others if isinstance(t, torch.Tensor) and has_storage(t)]
     taken = {tensor.untyped_storage().data_ptr() for tensor in tensors}
     shared: set[int] = set()
     for position, result in enumerate(results):
+        if not has_storage(result):
+            continue
         place = result.untyped_storage().data_ptr()
         if place and place in taken:
             shared.add(position)

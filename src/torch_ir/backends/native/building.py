@@ -68,19 +68,26 @@ def built(
 def _plain(item: Any) -> Any:
     """A tensor that lies in order, with its values in memory: a view may show them negated.
 
-    Zeros of derivatives may have no memory before they are copied.
+    A parameter is given as a tensor, which runtimes ask for. Zeros of derivatives may have no
+    memory before they are copied.
 
     Raises:
-        DeclinedError: A tensor has no memory of its own.
+        DeclinedError: A tensor has no memory of its own, as a sparse one, or is of a class of
+            its own, whose operators have other results.
     """
     if not isinstance(item, torch.Tensor):
         return item
-    plain = item.contiguous().resolve_neg()
+    if item.layout is not torch.strided or item.__class__ not in _CLASSES:
+        raise DeclinedError("a tensor is sparse, or of a class of its own")
+    plain = item.as_subclass(torch.Tensor).contiguous().resolve_neg()
     if not plain.data_ptr():
         plain = plain.clone()
         if plain.numel() and not plain.data_ptr():
             raise DeclinedError("a tensor has no memory of its own")
     return plain
+
+
+_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 
 def copy_of(tensor: torch.Tensor) -> torch.Tensor:

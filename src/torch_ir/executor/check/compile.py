@@ -26,14 +26,14 @@ from torch_ir.infer.slots import Slots
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, Constant, Device, Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error, errors_among
-from torch_ir.ir.queries import layout_of, op_types
+from torch_ir.ir.queries import layout_of, makes_sparse, op_types
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import RUN_DEVICE, attribute_leaves, layout_name
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.rules import allow_collectives, allow_operators, allowances
 from torch_ir.ops.schema import KNOWN_NAMESPACES
 from torch_ir.steps import steps, uncollected
-from torch_ir.torch_api import constant_tensors, overload
+from torch_ir.torch_api import constant_tensors, is_sparse, overload
 from torch_ir.torch_modes import outside_of_traces
 from torch_ir.weights.tensor_registry import registered_kernel
 
@@ -284,7 +284,9 @@ class _Compiler:
             )
         bindings = Bindings(ir)
         symbols = [bindings.of(call.node) for call in calls]
-        reuse = not (self.grad or path) and self.device.type != "meta"
+        # in the place of a dense value, a sparse result would be dense
+        is_dense = not (makes_sparse(ir) or any(map(is_sparse, payload.values())))
+        reuse = is_dense and not (self.grad or path) and self.device.type != "meta"
         return make_plan(ir, calls, outcomes, symbols, functions, reuse=reuse, on_cpu=self.on_cpu)
 
     def _function_plans(self, ir: IR, calls: list[BoundCall], path: str) -> dict[str, Plan]:
