@@ -430,7 +430,7 @@ def plain_guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
 
     And whether dispatch is as it was for these: no transform or autocast came in between (but
     see :func:`~torch_ir.torch_modes.has_modes_beside_keys`). It raises a TypeError for another
-    number of them.
+    number of them, and ends the process for a nested tensor, which torch asks for strides.
 
     Args:
         tensors: Plain ones, in order, in memory of their own, that require no gradients: what

@@ -277,9 +277,14 @@ def _plain_calls(
     def plainly(*args: Any, **kwargs: Any) -> Any:
         nonlocal fits_again, left
         if fits_again is not None and not kwargs and not has_modes_beside_keys():
+            fits = False
             try:
-                fits = fits_again(*args)
-            except TypeError:
+                for item in args:
+                    if item.is_nested:
+                        break
+                else:
+                    fits = fits_again(*args)
+            except (AttributeError, TypeError):  # an argument is no tensor
                 fits = False
             if fits and (made := again(args)) is not None:
                 last.values = args, made

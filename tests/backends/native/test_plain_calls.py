@@ -154,9 +154,13 @@ def test_no_call_records_gradients_whatever_was_looked_at_before(first, mode):
         ((X, Y.double()), "has the wrong dtype: expected f32[4, 8], got f64[4, 8]"),
         ((X, Y[:3]), "has the wrong shape: expected f32[4, 8], got f32[3, 8]"),
         ((X, 2.0), "must be a tensor, got float"),
+        ((X, torch.nested.nested_tensor([X, Y])), "is a nested tensor, expected f32[4, 8]"),
+        ((X, X.to_mkldnn()), "is a mkldnn tensor, expected f32[4, 8]"),
+        ((X, X.to("meta")), "is on meta, expected cpu"),
     ],
-    ids=["too few", "too many", "dtype", "shape", "number"],
+    ids=["too few", "too many", "dtype", "shape", "number", "nested", "opaque", "meta"],
 )
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_arguments_that_do_not_fit_are_refused_after_many_plain_calls(given, told):
     run = repeated(Runtime())
     with pytest.raises(InputError) as caught:
