@@ -277,14 +277,12 @@ def _plain_calls(
     def plainly(*args: Any, **kwargs: Any) -> Any:
         nonlocal fits_again, left
         if fits_again is not None and not kwargs and not has_modes_beside_keys():
-            fits = False
             try:
                 for item in args:
-                    if item.is_nested:
-                        break
-                else:
-                    fits = fits_again(*args)
-            except (AttributeError, TypeError):  # an argument is no tensor
+                    if item.is_nested:  # at which torch's guard ends the process
+                        raise TypeError
+                fits = fits_again(*args)
+            except (AttributeError, TypeError):  # of an argument that is no such tensor
                 fits = False
             if fits and (made := again(args)) is not None:
                 last.values = args, made
