@@ -29,6 +29,14 @@ what they have: torch adds 4 vectors of at least 8 lanes in cascades, while libr
 blocks of a product one after the other."""
 WALK = 1.5
 """How far a walk of one step after the other goes, in units of √n: of the greatest of many."""
+LANES = 8
+"""Numbers in a vector, whose errors are of either sign when they are added up."""
+SUMS = 4
+"""Sums on the way to a whole one, each half of the one after it, to which terms are added."""
+ORDERED = 8
+"""Parts of a row, one after the other, with roundings of their own."""
+WALKED = 4
+"""How far the walks of these parts go together, in units of the root of the squares of steps."""
 EIGHTH = 1 / 8
 """How much of an element a sum's unit may be for roundings to be as often up as down."""
 
@@ -93,6 +101,10 @@ class BoundedCall:
         """Return :func:`depth`; in float64 all roundings may go one way, whatever is added."""
         return depth(length, block, 1.0 if self.dtype == np.float64 else one_way)
 
+    def depth_in_lanes(self, length: float) -> Any:
+        """Return the depth of a sum by vectors, each lane of which adds one after the other."""
+        return max(self.depth(length), WALK * sqrt(length) / LANES)
+
     def repeats(
         self,
         values: str | Array,
@@ -108,17 +120,38 @@ class BoundedCall:
         share = repeats(array, axes, zeros=zeros)
         return np.expand_dims(share, tuple(axes)) if keepdims else share
 
-    def light(self, terms: Array, axes: Sequence[int]) -> Array:
-        """Return what a row's sum may lose of terms that are less than its unit, in such units.
+    def drift(
+        self, terms: Array, axes: Sequence[int], unit: float = 0.0, *, keepdims: bool = True
+    ) -> Array:
+        """Return how far roundings of a row's sum go one way, in units; 0 if they only walk.
 
-        Added to a sum that is as large as the whole, as behind one large term, they are all
-        rounded down, or up from half on: that is no walk, however they are ordered in blocks.
+        A sum is a multiple of its own unit, so that a term adds to it what it is in whole units:
+        nothing where it is less than half of one, and of terms alike each time as much too
+        little, or too much. Kernels come to the sum through smaller ones, those of its beginning
+        and of their lanes; parts of a row do not make up for each other, as it may be sorted.
+
+        Args:
+            terms: What is added, with signs.
+            axes: The axes of a row.
+            unit: That of the type in which it is added; of the one computed in by default.
+            keepdims: Whether the result has these axes, of one element each.
         """
-        sizes = np.abs(terms)
-        total = np.sum(sizes, axis=tuple(axes), keepdims=True)
-        parts = np.nan_to_num(sizes / (self.unit * total), nan=0.0, posinf=2.0)
-        lost = np.where(parts < 2, np.minimum(parts, 1.0) * np.sign(terms), 0.0)
-        return np.abs(np.sum(np.nan_to_num(lost), axis=tuple(axes), keepdims=True))
+        axes, unit = tuple(axes), unit or self.unit
+        total = np.sum(np.abs(terms), axis=axes, keepdims=True)
+        whole = np.ldexp(unit, np.frexp(np.where(np.isfinite(total), total, 0))[1])
+        parts = np.asarray(terms / whole)
+        if not np.isfinite(total).all():
+            parts = np.nan_to_num(parts, posinf=0.0, neginf=0.0)
+        most, lost = np.zeros(total.shape), np.empty_like(parts)
+        for halvings in range(SUMS):
+            np.rint(parts, out=lost)
+            lost -= parts
+            added = _added_in_order(lost, axes)
+            walked = WALKED * np.sqrt(np.sum(np.square(lost, out=lost), axis=axes, keepdims=True))
+            most = np.maximum(most, np.where(added > walked, added, 0.0) / 2.0**halvings)
+            parts *= 2
+        found = np.nan_to_num(most * (whole / unit) / total)
+        return found if keepdims else np.squeeze(found, axes)
 
     def one_way(self, share: Any, count: Any) -> Any:
         """Return which part of the roundings of so many additions may go one way.
@@ -175,6 +208,16 @@ class BoundedCall:
         """
         largest = float(ml_dtypes.finfo(real_of(dtype or self.dtype)).max)
         return np.where(np.abs(magnitude) >= largest, np.inf, error)
+
+
+def _added_in_order(values: Array, axes: tuple[int, ...]) -> Array:
+    """The moduli of the sums of a row's parts in order, added up."""
+    first = max(axes, key=lambda axis: values.shape[axis] > 1, default=None)
+    if first is None or not values.size:
+        return np.abs(np.sum(values, axis=axes, keepdims=True))
+    rest = np.sum(values, axis=tuple(a for a in axes if a != first), keepdims=True)
+    starts = np.unique(np.arange(ORDERED) * values.shape[first] // ORDERED)
+    return np.sum(np.abs(np.add.reduceat(rest, starts, axis=first)), axis=first, keepdims=True)
 
 
 def flat(value: Any) -> list[Any]:

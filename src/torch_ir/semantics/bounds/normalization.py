@@ -6,7 +6,7 @@ The mean is off by ``u · d(n) · mean|x|``, a centered value by ``u · |x|`` mo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import sqrt
 from typing import Any
@@ -248,7 +248,7 @@ def _normalized(
     rstd = 1 / np.sqrt(variance + eps)
     reach = np.mean(sizes, axis=axes, keepdims=True)
     one_way = call.repeats(wide, axes, zeros=True, keepdims=True)
-    light = np.maximum(call.light(wide, axes), call.light(center**2, axes))
+    light = np.maximum(call.drift(wide, axes), call.drift(center**2, axes))
     d = call.unit * (FEW + call.depth(length_along(wide, axes), block, one_way) + light)
     greatest = np.max(sizes, axis=axes, keepdims=True)
     off = d * reach + call.unit * LANES * greatest / length_along(wide, axes)
@@ -320,7 +320,7 @@ def layer_norm_backward(call: BoundedCall) -> Errors:
     weight = _parameter(call, "weight", call["normalized_shape"])
     mean, rstd = call.wide("mean"), call.wide("rstd")
     others = tuple(range(axes[0]))
-    values, gradient = call.wide("input"), call.size("grad_out")
+    values, gradient = call.wide("input"), call.wide("grad_out")
     # torch adds up the gradients of parameters in their own type, a row at a time
     own = call.result_unit if call.is_narrow else call.unit
     errors = _gradients(call, values, gradient, weight, mean, rstd, axes, others, own)
@@ -335,7 +335,7 @@ def group_norm_backward(call: BoundedCall) -> Errors:
     shape = (samples, groups, channels // groups, places)
     mean, rstd = (call.wide(name).reshape(samples, groups, 1, 1) for name in ("mean", "rstd"))
     weight = _parameter(call, "weight", [1, groups, channels // groups, 1])
-    values, gradient = call.wide("input").reshape(shape), call.size("grad_out").reshape(shape)
+    values, gradient = (call.wide(name).reshape(shape) for name in ("input", "grad_out"))
     errors = _gradients(call, values, gradient, weight, mean, rstd, (2, 3), (0, 3), call.unit)
     pairs = zip(call.asked(errors), call.results, strict=True)
     return [np.reshape(error, result.shape) for error, result in pairs]
@@ -351,14 +351,16 @@ def batch_norm_backward(call: BoundedCall) -> Errors:
     given = [others.get(name, call[name]) for name in names]
     found = batch_statistics(*given, train=trains, eps=float(call["eps"]))
     mean, rstd = (part.reshape(shape) for part in found)
-    weight, gradient = _parameter(call, "weight", shape), call.size("grad_out")
+    weight, gradient = _parameter(call, "weight", shape), call.wide("grad_out")
     sums = (values, gradient, weight, mean, rstd, axes, axes, call.unit)
     errors = _gradients(call, *sums, block=_added_by(call))
     if not trains:
-        errors[0] = call.unit * (FEW + 2) * gradient * weight * np.abs(rstd)
+        errors[0] = call.unit * (FEW + 2) * np.abs(gradient) * weight * np.abs(rstd)
     if call["input"].dtype.itemsize == 2 and not _lie_alike(call["input"], call["grad_out"]):
         own = float(ml_dtypes.finfo(call["input"].dtype).eps) / 2
-        steps = _steps_of_channels(values - mean, gradient, weight, rstd, axes, trains=trains)
+        steps = _steps_of_channels(
+            values - mean, np.abs(gradient), weight, rstd, axes, trains=trains
+        )
         errors = [e + own * FEW * terms for e, terms in zip(errors, steps, strict=True)]
     return call.asked(errors)
 
@@ -404,29 +406,44 @@ def _gradients(
 
     ``adds_in`` is the unit of the type in which the gradients of parameters are added up.
     """
+    added = _added(values, gradient, mean, rstd)
+    drift = _greatest(call.drift(part * weight, axes) for part in added)
+    rows, own = length_along(values, others), adds_in if adds_in > call.unit else 0.0
+    aside = _greatest(call.drift(part, others, own, keepdims=False) for part in added)
+    gradient = np.abs(gradient)
     reach = (np.abs(values) + np.abs(mean)) * np.abs(rstd)
     scaled = gradient * weight
     terms = scaled + np.mean(scaled, axis=axes, keepdims=True)
     terms = terms + reach * np.mean(scaled * reach, axis=axes, keepdims=True)
-    one_way = call.repeats(scaled, axes, keepdims=True)
-    light = call.light(scaled * reach, axes)
-    d = call.unit * (2 * FEW + call.depth(length_along(values, axes), block, one_way) + light)
-    rows, one_way = length_along(values, others), call.repeats(gradient, others)
-    light = np.maximum(*(call.light(part, others) for part in (gradient, gradient * reach)))
-    light = np.squeeze(light, others)
-    count = call.unit * (FEW + call.depth(rows, block, one_way) + light)
-    if adds_in > call.unit:
-        count = count + adds_in * (1 + sqrt(rows) + one_way * rows)
+    length = length_along(values, axes)
+    steps = call.depth_in_lanes(length) if block == STREAM else call.depth(length, block)
+    d = call.unit * (2 * FEW + steps + drift)
+    count = call.unit * (FEW + call.depth(rows, BLOCK)) + adds_in * aside
     parameter = np.sum(gradient * reach, axis=others), np.sum(gradient, axis=others)
-    kept_in = call.results[0].dtype if adds_in > call.unit else None
-    added = [call.opened(count * sizes, sizes, kept_in) for sizes in parameter]
+    sums = [call.opened(count * sizes, sizes) for sizes in parameter]
+    if own:
+        few = [
+            call.stepped(1 + sqrt(rows), sizes) + call.stepped(rows, 0.0) for sizes in parameter
+        ]
+        pairs = zip(sums, few, parameter, strict=True)
+        sums = [call.opened(e + part, sizes, call.results[0].dtype) for e, part, sizes in pairs]
     # sums with the operand and with its mean come before what makes them small, or large
     sizes, steep = np.abs(values) + np.abs(mean), np.abs(rstd)
     lost = np.maximum(np.sum(gradient * sizes, axis=others), np.max(reach, axis=others, initial=0))
-    added[0] = call.opened(added[0], lost)
+    sums[0] = call.opened(sums[0], lost)
     way = np.sum(scaled * sizes, axis=axes, keepdims=True)
     way = np.maximum(way, np.maximum(way * (sizes + 1) * steep**3, steep**3))
-    return [call.opened(d * steep * terms, way), *added]
+    return [call.opened(d * steep * terms, way), *sums]
+
+
+def _added(values: Array, gradient: Array, mean: Array, rstd: Array) -> list[Array]:
+    """What kernels add up: gradients, and these times operands, centered or normalized ones."""
+    center = values - mean
+    return [gradient, *(gradient * factor for factor in (values, center, center * rstd))]
+
+
+def _greatest(parts: Iterable[Array]) -> Array:
+    return np.maximum.reduce([*parts])
 
 
 def _parameter(call: BoundedCall, name: str, shape: Any) -> Array:

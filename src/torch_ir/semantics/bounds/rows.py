@@ -52,17 +52,15 @@ def _below(wide: Array, axes: tuple[int, ...]) -> Array:
 
 def _row_depth(call: BoundedCall, wide: Array, axes: tuple[int, ...]) -> Any:
     """Depth of the sum of a row's exponentials, added one after the other along outer axes."""
-    block = STREAM if axes == (wide.ndim - 1,) else BLOCK
     powers = np.where(np.isneginf(wide), 0, np.exp(-_below(wide, axes)))
-    return _sum_depth(call, powers, axes, block)
+    if axes != (wide.ndim - 1,):
+        return _sum_depth(call, powers, axes)
+    return call.depth_in_lanes(length_along(wide, axes)) + call.drift(powers, axes)
 
 
-def _sum_depth(
-    call: BoundedCall, terms: Array, axes: tuple[int, ...], block: float = BLOCK
-) -> Any:
-    """Depth of the sum of a row's terms, which are not negative."""
-    share = call.repeats(terms, axes, keepdims=True)
-    return call.depth(length_along(terms, axes), block, share) + call.light(terms, axes)
+def _sum_depth(call: BoundedCall, terms: Array, axes: tuple[int, ...]) -> Any:
+    """Depth of the sum of a row's terms, one after the other."""
+    return call.depth(length_along(terms, axes), BLOCK) + call.drift(terms, axes)
 
 
 def softmax(call: BoundedCall) -> Errors:
@@ -104,10 +102,10 @@ def softmax_backward(call: BoundedCall) -> Errors:
     """Bound ``(g - Σ g y) y`` by what each step rounds; open where one of them overflows."""
     gradient, made = call.size("grad_output"), call.size("output")
     axes = reduced_axes(call["dim"], made.ndim)
-    terms = gradient * made
-    total = np.sum(terms, axis=axes, keepdims=True)
+    total = np.sum(gradient * made, axis=axes, keepdims=True)
+    steps = _sum_depth(call, call.wide("grad_output") * call.wide("output"), axes)
     reach = gradient + total
-    error = call.unit * made * (FEW * reach + _sum_depth(call, terms, axes) * total)
+    error = call.unit * made * (FEW * reach + steps * total)
     return [call.opened(error, np.maximum(reach, reach * made))]
 
 
@@ -136,7 +134,8 @@ def log_softmax_backward(call: BoundedCall) -> Errors:
     axes = reduced_axes(call["dim"], gradient.ndim)
     total = np.sum(gradient, axis=axes, keepdims=True)
     shared = power * total
-    error = call.unit * (gradient + (FEW + _sum_depth(call, gradient, axes)) * shared)
+    steps = _sum_depth(call, call.wide("grad_output"), axes)
+    error = call.unit * (gradient + (FEW + steps) * shared)
     return [call.opened(error, np.maximum(np.maximum(power, total), gradient + shared))]
 
 
@@ -289,7 +288,7 @@ def norm(call: BoundedCall) -> Errors:
     if order not in (1, 2):  # powers and a root: as a function of each term's logarithm
         logs = np.abs(np.log(np.where((sizes > 0) & np.isfinite(sizes), sizes, 1)))
         count = count + 8 + 2 * abs(order) + 8 / abs(order) + logs * 2
-    light = np.reshape(call.light(terms**order, axes), result.shape) if order > 0 else 0.0
+    light = np.reshape(call.drift(terms**order, axes), result.shape) if order > 0 else 0.0
     error = call.unit * (count + light / order) * sizes + _lost(call, order, length(call))
     if call.is_narrow and "other" in call.arguments:  # the difference is a tensor of the type
         error = error + call.result_unit * sizes
@@ -313,7 +312,7 @@ def power_sum(call: BoundedCall) -> Errors:
         count = count + 8 + 2 * abs(order)
     sizes = moduli(result)
     error = call.unit * count * sizes + length(call) * least_normal(call.dtype)
-    light = np.reshape(call.light(call.size("self") ** order, axes), result.shape)
+    light = np.reshape(call.drift(call.size("self") ** order, axes), result.shape)
     return [call.opened(error + call.unit * light * sizes, sizes)]
 
 

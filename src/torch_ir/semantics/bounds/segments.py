@@ -1,13 +1,15 @@
-"""Bounds of segments, of gradients of bags, of histograms by edges, and of rows made shorter."""
+"""Bounds of segments, bags and their gradients, histograms by edges, and rows made shorter."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import WALK, BoundedCall, Errors, least_normal, moduli
+from torch_ir.semantics.bounds.call import BLOCK, WALK, BoundedCall, Errors, least_normal, moduli
+from torch_ir.semantics.bounds.sums import light_sources, summed
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.embeddings import MAX, MEAN, SUM
 from torch_ir.semantics.operators.segments import (
@@ -18,6 +20,8 @@ from torch_ir.semantics.operators.segments import (
 )
 
 FEW = 4
+PRODUCT = 2
+"""The product of a row, and the last addition."""
 
 
 def reduced(call: BoundedCall) -> Errors:
@@ -39,6 +43,34 @@ def reduced(call: BoundedCall) -> Errors:
     (whole,) = call.meant(data=sizes, initial=start)
     error = call.result_unit * (FEW + hits) * np.nan_to_num(whole)
     return [call.opened(error, total, result.dtype)]
+
+
+def bags(call: BoundedCall) -> Errors:
+    """Bound sums and means of rows, one after the other; n is what the longest bag has.
+
+    Of extremes, which are exact, the sum bounds more than it has to. In narrow types a mean is
+    that of a sum rounded to the type.
+    """
+    indices, weights = call["indices"].reshape(-1), call["per_sample_weights"]
+    counts = np.diff([*call["offsets"], indices.size])[: len(call.results[0]), None]
+    longest = int(counts.max(initial=1))
+    shares = [np.max(call.repeats(call["weight"][indices], [0]), initial=0)]
+    rows = call.wide("weight")[indices]
+    if weights is not None:
+        shares.append(call.repeats("per_sample_weights", [0]))
+        rows = rows * call.wide("per_sample_weights").reshape(-1, 1)
+    errors = summed(call, [longest] * len(call.results), BLOCK, PRODUCT, min(shares))
+    is_mean = call["mode"] == MEAN
+    one_by_one = {"weight": rows, "indices": np.arange(len(rows)), "per_sample_weights": None}
+    plain = replace(call, arguments={**call.arguments, **one_by_one}, _wide={})
+    hits = [counts, *[1] * (len(call.results) - 1)]
+    (light, *_) = light_sources(plain, hits, divides=is_mean)
+    (terms, *_) = call.terms()
+    first = errors[0] + light
+    if call.is_narrow and is_mean:
+        first = first + call.stepped(1, terms)
+        first = call.opened(first, terms * counts, call.results[0].dtype)
+    return [first, *errors[1:]]
 
 
 def bag_gradient(call: BoundedCall) -> Errors:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod, sqrt
 from typing import Any
@@ -31,7 +32,7 @@ FEW = 2
 """The product or quotient of a term, and the last addition."""
 
 
-def _summed(
+def summed(
     call: BoundedCall,
     lengths: list[int],
     block: float,
@@ -92,12 +93,14 @@ _PARTED = frozenset({"aten.nansum.default", "aten.nanmean.default"})
 def reduction(call: BoundedCall) -> Errors:
     """Bound sums and means: torch adds in cascades, and may first round to ``dtype``, or not."""
     is_mean = call.op_type in _MEANS
-    errors = _summed(call, [length(call)] * len(call.results), STREAM, divides=is_mean)
+    errors = summed(call, [length(call)] * len(call.results), STREAM, divides=is_mean)
     if call.op_type == "aten.nansum.default" and not is_inexact(call.results[0].dtype):
         return [_uncounted(call)]
     if call.op_type in _PARTED and call.is_narrow:
-        own = [call.stepped(PARTS, terms) for terms in call.terms()]
-        errors = [e if e is None else e + part for e, part in zip(errors, own, strict=True)]
+        errors = [
+            e if e is None else _in_parts(call, e, terms, is_mean=is_mean)
+            for e, terms in zip(errors, call.terms(), strict=True)
+        ]
     dtype = call.arguments.get("dtype")
     if call.op_type not in _CASTING or dtype is None or not call.is_narrow:
         return errors
@@ -107,6 +110,13 @@ def reduction(call: BoundedCall) -> Errors:
         error if error is None else error + call.result_unit * terms
         for error, terms in zip(errors, call.terms(), strict=True)
     ]
+
+
+def _in_parts(call: BoundedCall, error: Any, terms: Array, *, is_mean: bool) -> Array:
+    """What sums whose parts are rounded to the type are off; a mean divides by a count in it."""
+    count = length(call) if is_mean else 1
+    way = np.maximum(terms * count, count)
+    return call.opened(error + call.stepped(PARTS, terms), way, call.results[0].dtype)
 
 
 def _uncounted(call: BoundedCall) -> Any:
@@ -140,7 +150,7 @@ def product(call: BoundedCall) -> Errors:
     few = FEW + 2 * adds
     one_way = _repeated(call, factors[adds:], slice(-2, None))
     lengths = [max(count, 1)] * len(call.results)
-    errors: Any = _summed(call, lengths, BLOCK, few, one_way)
+    errors: Any = summed(call, lengths, BLOCK, few, one_way)
     scales = {name: abs(call.arguments.get(name, 1)) for name in ("alpha", "beta")}
     if adds and min(scales.values()) < 1:  # kernels may scale what is added up already
         whole = {name: max(scale, 1) for name, scale in scales.items()}
@@ -185,7 +195,7 @@ def time_first(call: BoundedCall) -> Errors:
     """
     weight: Array = call["weight"]
     one_way = _repeated(call, ["self", "weight"], slice(None))
-    (error,) = _summed(call, [prod(weight.shape[:2])], BLOCK, FEW + 1, one_way)
+    (error,) = summed(call, [prod(weight.shape[:2])], BLOCK, FEW + 1, one_way)
     (terms,) = call.terms()
     steps = call.stepped(1 + sqrt(len(weight)), terms) if call.is_narrow else 0.0
     return [call.opened(error + steps, terms, call.results[0].dtype)]
@@ -212,7 +222,7 @@ def trilinear(call: BoundedCall) -> Errors:
     shapes = [np.expand_dims(value, tuple(axes)).shape for value, axes in factors]
     whole = np.broadcast_shapes(*shapes)
     count = prod(whole[axis] for axis in call["sumdim"])
-    errors = _summed(call, [max(count, 1)], BLOCK, FEW + 1)
+    errors = summed(call, [max(count, 1)], BLOCK, FEW + 1)
     if not is_inexact(call.results[0].dtype):
         return errors
     third = np.maximum(call.size("i3"), 1)  # the sum of the first two may overflow by itself
@@ -245,11 +255,11 @@ def convolution(call: BoundedCall) -> Errors:
         one_way = max(
             _repeated(call, [n, "grad_output"], slice(None)) for n in ("input", "weight")
         )
-        errors = _summed(call, call.asked(wanted), BLOCK, FEW, one_way)
+        errors = summed(call, call.asked(wanted), BLOCK, FEW, one_way)
         return _columns(call, errors, call.asked(steps))
     count = max(back if _transposes(call) else forward, 1)
     one_way = _repeated(call, ["input", "weight"], slice(None))
-    errors = _summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
+    errors = summed(call, [count] * len(call.results), BLOCK, FEW + 1, one_way)
     if is_complex(call.results[0].dtype):  # sums of both parts are multiplied, too
         pairs = zip(errors, call.terms(), strict=True)
         errors = [call.opened(error, 2 * terms) for error, terms in pairs]
@@ -364,7 +374,7 @@ def pooling(call: BoundedCall) -> Errors:
     one_way = np.max(call.repeats(operand, range(call[operand].ndim)[2:]), initial=0)
     divides = "backward" not in call.op_type
     counts = [max(count, 1)] * len(call.results)
-    errors = _summed(call, counts, BLOCK, FEW, one_way, divides=divides)
+    errors = summed(call, counts, BLOCK, FEW, one_way, divides=divides)
     if not call.is_narrow or call.op_type not in _IN_TYPE:
         return errors
     (terms,) = call.terms()
@@ -392,7 +402,7 @@ def running_sum(call: BoundedCall) -> Errors:
     """Bound sums of all before: one term after the other."""
     self = call["self"]
     one_way = call.repeats("self", [call["dim"]], keepdims=True) if self.ndim else 0.0
-    return _summed(call, [along(call)] * len(call.results), BLOCK, FEW, one_way)
+    return summed(call, [along(call)] * len(call.results), BLOCK, FEW, one_way)
 
 
 def lost_products(result: Array, reach: Array, steps: Any) -> Array:
@@ -416,7 +426,8 @@ def along(call: BoundedCall) -> int:
 def scattered(call: BoundedCall) -> Errors:
     """Bound sums in open order: n go to a place; some kernels add in the result's type."""
     errors: list[Any] = []
-    one_way, parts = _repeated_sources(call), (call.terms(), _hits(call), _light_sources(call))
+    one_way, counts = _repeated_sources(call), _hits(call)
+    parts = call.terms(), counts, light_sources(call, counts)
     for result, terms, hits, light in zip(call.results, *parts, strict=True):
         if not is_inexact(result.dtype):
             errors.append(None)
@@ -431,17 +442,30 @@ def scattered(call: BoundedCall) -> Errors:
     return errors
 
 
-def _light_sources(call: BoundedCall) -> list[Array]:
-    """What each sum may lose of terms less than a unit of the greatest, as :meth:`light` says."""
-    unit = call.result_unit if call.is_narrow else call.unit
-    whole = call.terms()
-    most = max([float(np.max(t, initial=0, where=np.isfinite(t))) for t in whole], default=0.0)
+def light_sources(call: BoundedCall, hits: Sequence[Any], *, divides: bool = False) -> list[Array]:
+    """What sums in open order may lose of terms that are less than a unit of the greatest sum.
+
+    Added to a sum that is as large as the whole, as behind one large term, they are all rounded
+    down, or up from half on: that is no walk. No sum loses more than half a unit with each term.
+
+    Args:
+        call: The call.
+        hits: How many terms are added for each element of each result.
+        divides: Whether the sums are divided by these, as means.
+    """
+    unit, whole = call.result_unit if call.is_narrow else call.unit, call.terms()
+    sums = [t * (count + 1) if divides else t for t, count in zip(whole, hits, strict=True)]
+    most = max([float(np.max(t, initial=0, where=np.isfinite(t))) for t in sums], default=0.0)
     least = 2 * unit * most / max(abs(call.arguments.get("alpha", 1)), 1)
     sizes = {name: sizes_of(v) for name, v in call.arrays.items() if is_inexact(v.dtype)}
     small = {name: np.where(size < least, size, 0) for name, size in sizes.items()}
     if not any(part.any() for part in small.values()):
         return [np.zeros(t.shape) for t in whole]
-    return replace(call, arguments={**call.arguments, **small}, _wide={}).terms()
+    lost = replace(call, arguments={**call.arguments, **small}, _wide={}).terms()
+    return [
+        np.minimum(light, unit * count * terms)
+        for light, count, terms in zip(lost, hits, whole, strict=True)
+    ]
 
 
 def _repeated_sources(call: BoundedCall) -> float:
@@ -466,7 +490,7 @@ def _hits(call: BoundedCall) -> list[Array]:
 def folded(call: BoundedCall) -> Errors:
     """Bound overlapping windows added where they lie: as many as a window's elements at most."""
     count = prod(call["kernel_size"])
-    errors = _summed(call, [count], STREAM)
+    errors = summed(call, [count], STREAM)
     if not call.is_narrow:
         return errors
     (terms,) = call.terms()
@@ -506,8 +530,11 @@ def scatter_joined(call: BoundedCall) -> Errors:
             error = error + lost_products(result, way, np.sqrt(hits))
         return [call.opened(error, way, kept_in)]
     (terms,) = call.terms()
-    whole = terms * (hits + 1) if reduce == "mean" else terms
-    return [call.opened(own * np.where(hits > 0, FEW + walk, 0) * terms, whole, kept_in)]
+    is_mean = reduce == "mean"
+    (light,) = light_sources(call, [hits], divides=is_mean)
+    whole = terms * (hits + 1) if is_mean else terms
+    error = own * np.where(hits > 0, FEW + walk, 0) * terms + light
+    return [call.opened(error, whole, kept_in)]
 
 
 _JOINED = frozenset(("aten.scatter.reduce", "aten.scatter.value_reduce"))
@@ -517,22 +544,10 @@ def counted(call: BoundedCall) -> Errors:
     """Bound numbers counted by weight: a sum for each number."""
     if call["weights"] is None:
         return [None]
-    most = int(np.bincount(call["self"]).max(initial=1))
-    (error,) = _summed(call, [most], BLOCK, FEW, call.repeats("weights", [0]))
-    return [error if error is None else error + _light_sources(call)[0]]
-
-
-def bags(call: BoundedCall) -> Errors:
-    """Bound sums and means of rows, one after the other; n is what the longest bag has.
-
-    Of extremes, which are exact, the sum bounds more than it has to.
-    """
-    indices = call["indices"].reshape(-1)
-    longest = int(np.diff([*call["offsets"], indices.size]).max(initial=1))
-    shares = [np.max(call.repeats(call["weight"][indices], [0]), initial=0)]
-    if call["per_sample_weights"] is not None:
-        shares.append(call.repeats("per_sample_weights", [0]))
-    return _summed(call, [longest] * len(call.results), BLOCK, FEW, min(shares))
+    hits = np.bincount(call["self"], minlength=call.arguments.get("minlength", 0))
+    longest = int(hits.max(initial=1))
+    (error,) = summed(call, [longest], BLOCK, FEW, call.repeats("weights", [0]))
+    return [error if error is None else error + light_sources(call, [hits])[0]]
 
 
 def histogram(call: BoundedCall) -> Errors:

@@ -327,7 +327,7 @@ _ATEN: dict[Rule, str] = {
     sums.trilinear: """
         _trilinear.default
     """,
-    sums.bags: """
+    segments.bags: """
         _embedding_bag.default _embedding_bag_forward_only.default embedding_bag.default
         embedding_bag.padding_idx
     """,
