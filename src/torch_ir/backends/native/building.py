@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from torch_ir.backends.native.blobs import Blobs
-from torch_ir.backends.native.places import Limit, limits_of
+from torch_ir.backends.native.places import Limit, NothingEmpty, limits_of
 from torch_ir.backends.protocol import Delegated, TupleCalled, tuple_call
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
@@ -123,9 +123,9 @@ class Safe(TupleCalled):
     Args:
         call: What was compiled.
         is_thread_safe: Whether calls need not take turns.
-        limits: Of inputs that hold places in tensors. Calls with others are torch's, which
-            refuses them; runtimes count those before the first from the end, and OpenVINO gives 0
-            for those behind the last.
+        limits: Of inputs that hold places in tensors, and of sizes. Other calls are torch's, which
+            refuses places; runtimes count those before the first from the end, and OpenVINO gives
+            0 for those behind the last. Means of nothing are 0 there, and ExecuTorch ends.
         places: The results that are given in the memory of arguments: the position of each
             argument by that of the result.
 
@@ -138,7 +138,7 @@ class Safe(TupleCalled):
         self,
         call: Delegated,
         is_thread_safe: bool,
-        limits: Sequence[Limit] = (),
+        limits: Sequence[Limit | NothingEmpty] = (),
         places: Mapping[int, int] = MappingProxyType({}),
     ):
         self._call = tuple_call(call)
@@ -186,7 +186,7 @@ class Safe(TupleCalled):
     ) -> Sequence[torch.Tensor]:
         for limit in self._limits:
             if not limit.takes(given):
-                raise DeclinedError("torch refuses such a place")
+                raise DeclinedError(limit.reason)
         if self._turn is None:
             made = call(given)
         else:

@@ -1,10 +1,10 @@
-"""Places in tensors that a program is given or computes, where runtimes look less than torch."""
+"""Places in tensors, and sizes, in which runtimes go wrong where torch raises, or does not."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 
@@ -12,6 +12,7 @@ from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.native.integer_bounds import IntegerBounds
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.queries import given_values
+from torch_ir.passes.memory_plan.bounds import may_be_empty
 from torch_ir.torch_api import constant_tensors
 
 _ALONG = frozenset(
@@ -136,6 +137,35 @@ def writes_unseen(body: IR, held: Mapping[str, torch.Tensor]) -> bool:
     return not all(bounds.is_within(source, p.size, p.is_signed) for p, source in computed)
 
 
+Shown: TypeAlias = tuple[tuple[str, int, int | None], ...]
+"""Symbols, each with the input that shows it, and along which axis if it is no number."""
+
+
+def _symbols(shown: Shown, given: Sequence[Any]) -> dict[str, Any]:
+    """The values of symbols in a call."""
+    return {name: given[at] if axis is None else given[at].shape[axis] for name, at, axis in shown}
+
+
+@dataclass(frozen=True, slots=True)
+class NothingEmpty:
+    """That no value of a delegate is empty, of which runtimes give other means, or end.
+
+    Attributes:
+        sizes: Those that may be 0.
+        shown: What shows their symbols.
+    """
+
+    reason: ClassVar[str] = "a tensor is empty"
+
+    sizes: tuple[SymExpr, ...]
+    shown: Shown
+
+    def takes(self, given: Sequence[Any]) -> bool:
+        """Return whether no size of a call is 0."""
+        symbols = _symbols(self.shown, given)
+        return all(size.evaluate(symbols) for size in self.sizes)
+
+
 @dataclass(frozen=True, slots=True)
 class Limit:
     """What an input of a delegate may hold.
@@ -144,14 +174,15 @@ class Limit:
         position: That of the input.
         size: Of the axis in which it has places.
         is_signed: Whether negative ones count from the end.
-        shown: The symbols of the size, each with the input that shows it and along which axis; no
-            axis where the input is the number.
+        shown: What shows the symbols of the size.
     """
+
+    reason: ClassVar[str] = "torch refuses such a place"
 
     position: int
     size: int | SymExpr
     is_signed: bool
-    shown: tuple[tuple[str, int, int | None], ...]
+    shown: Shown
 
     def takes(self, given: Sequence[Any]) -> bool:
         """Return whether torch takes the places of a call."""
@@ -161,19 +192,14 @@ class Limit:
             return True
         size: Any = self.size
         if isinstance(size, SymExpr):
-            size = size.evaluate(
-                {
-                    name: given[at] if axis is None else given[at].shape[axis]
-                    for name, at, axis in self.shown
-                }
-            )
+            size = size.evaluate(_symbols(self.shown, given))
         # one call of torch, whose code no cache holds after a large model, costs 40 microseconds
         least, most = (tensor, tensor) if count == 1 else torch.aminmax(tensor)
         return bool(most.item() < size and least.item() >= (-size if self.is_signed else 0))
 
 
-def limits_of(body: IR, held: Collection[str]) -> tuple[Limit, ...]:
-    """Return what the inputs of a delegate may hold.
+def limits_of(body: IR, held: Collection[str]) -> tuple[Limit | NothingEmpty, ...]:
+    """Return what the inputs of a delegate may hold, and that none of its values is empty.
 
     Args:
         body: The delegate's function.
@@ -189,6 +215,7 @@ def limits_of(body: IR, held: Collection[str]) -> tuple[Limit, ...]:
             if isinstance(dim, SymExpr) and dim.is_symbol:
                 shown.setdefault(dim.text, (at, axis))
     bounds = IntegerBounds(body)
+    empty = _possibly_empty(body, shown)
     found: dict[Limit, None] = {}
     for place in places_of(body):
         source = bounds.source(place.name)
@@ -197,7 +224,22 @@ def limits_of(body: IR, held: Collection[str]) -> tuple[Limit, ...]:
             known = tuple([(symbol, *shown[symbol]) for symbol in symbols])
             limit = Limit(names.index(source), place.size, place.is_signed, known)
             found[limit] = None
-    return tuple([limit for limit in found if not any(_implies(o, limit) for o in found)])
+    limits = [limit for limit in found if not any(_implies(o, limit) for o in found)]
+    return (*empty, *limits)
+
+
+def _possibly_empty(
+    body: IR, shown: Mapping[str, tuple[int, int | None]]
+) -> Iterator[NothingEmpty]:
+    """The sizes of a delegate that may be 0, as far as its inputs show them."""
+    metas = [*body.graph_inputs, *[meta for node in body.nodes for meta in node.outputs]]
+    dims = dict.fromkeys(dim for meta in metas for dim in meta.shape if isinstance(dim, SymExpr))
+    sizes = [
+        dim for dim in dims if shown.keys() >= {*dim.symbols} and may_be_empty(dim, body.symbols)
+    ]
+    if sizes:
+        symbols = dict.fromkeys(symbol for size in sizes for symbol in size.symbols)
+        yield NothingEmpty(tuple(sizes), tuple([(name, *shown[name]) for name in symbols]))
 
 
 def _implies(one: Limit, other: Limit) -> bool:

@@ -1,4 +1,4 @@
-"""Upper bounds of symbolic sizes: interval arithmetic over the ranges of their symbols."""
+"""Bounds of symbolic sizes: interval arithmetic over the ranges of their symbols."""
 
 from __future__ import annotations
 
@@ -37,7 +37,33 @@ def upper_bound(dim: Dim, ranges: Mapping[str, SymbolRange]) -> int:
     """
     if not isinstance(dim, SymExpr):
         return dim
+    _, high = _interval(dim, ranges)
+    if high == math.inf:
+        free = [name for name in dim.symbols if _is_free(ranges.get(name))]
+        has = "has" if len(free) < 2 else "have"
+        raise PassError(
+            f"the size {dim} has no upper bound: {', '.join(free) or dim.text} {has} none",
+            remedy="Extract the model with a maximum for it: torch.export.Dim(NAME, max=...).",
+        )
+    return max(int(high), 0)
 
+
+def may_be_empty(dim: Dim, ranges: Mapping[str, SymbolRange]) -> bool:
+    """Return whether a size may be 0; of an intricate one, whether nothing shows that it is not.
+
+    Args:
+        dim: The size.
+        ranges: The range of each symbol.
+
+    Example:
+        >>> ranges = {"s0": SymbolRange(2, 8), "u0": SymbolRange(0, None)}
+        >>> [may_be_empty(SymExpr(text), ranges) for text in ("s0 - 1", "s0 - 2", "u0", "u0 + 1")]
+        [False, True, True, False]
+    """
+    return dim == 0 if isinstance(dim, int) else _interval(dim, ranges)[0] <= 0
+
+
+def _interval(dim: SymExpr, ranges: Mapping[str, SymbolRange]) -> Interval:
     def symbol(name: str) -> Interval:
         bounds = ranges.get(name, SymbolRange(None, None))
         low = -math.inf if bounds.lower is None else bounds.lower
@@ -47,15 +73,7 @@ def upper_bound(dim: Dim, ranges: Mapping[str, SymbolRange]) -> int:
         return _known(value, value) if isinstance(value, int) else _ANYTHING
 
     algebra = Algebra(constant, symbol, _OPERATIONS, lambda step, parts: _ANYTHING)
-    _, high = fold(dim.text, algebra)
-    if high == math.inf:
-        free = [name for name in dim.symbols if _is_free(ranges.get(name))]
-        has = "has" if len(free) < 2 else "have"
-        raise PassError(
-            f"the size {dim} has no upper bound: {', '.join(free) or dim.text} {has} none",
-            remedy="Extract the model with a maximum for it: torch.export.Dim(NAME, max=...).",
-        )
-    return max(int(high), 0)
+    return fold(dim.text, algebra)
 
 
 def _is_free(bounds: SymbolRange | None) -> bool:
