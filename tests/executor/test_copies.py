@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 import torch_ir
+from backends.torch_again import TorchAgain
 from torch_ir import decompose, extract_ir
-from torch_ir.backends import SUPPORTED, NativeBackend
 from torch_ir.errors import ExecutionError
 
 
@@ -55,20 +55,10 @@ def test_a_shallow_copy_runs(model):
     assert torch.equal(copy.copy(run)(x), run(x))
 
 
-class Torch(NativeBackend):
-    """A runtime that is torch again."""
-
-    name, version = "torch_again", "1"
-
-    def supports(self, node, ir):
-        return SUPPORTED
-
-    def build(self, program, options):
-        return program.module()
-
-
 @pytest.mark.parametrize("is_called", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("backend", ["aten", "reference", Torch(), [Torch(), "tuned"]], ids=str)
+@pytest.mark.parametrize(
+    "backend", ["aten", "reference", TorchAgain(), [TorchAgain(), "tuned"]], ids=str
+)
 def test_a_shallow_copy_outlives_what_it_is_a_copy_of(backend, is_called):
     model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh()), torch.randn(2, 3)
     run = torch_ir.compile(extract_ir(model, (x,)), model.state_dict(), backend=backend)

@@ -6,6 +6,7 @@ from torch import nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 import torch_ir
+from functions import CallOfTwo
 from torch_ir import extract_ir
 from torch_ir.backends import SUPPORTED, NativeBackend
 
@@ -52,15 +53,6 @@ FUNCTIONS = {
 }
 
 
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x, y):
-        return self.function(x, y)
-
-
 def parts(tensor):
     """A tensor as what it is of, and its values in dense tensors."""
     if isinstance(tensor, TwoTensor):
@@ -72,7 +64,7 @@ def parts(tensor):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_results_are_what_eager_makes_of_them(function, kind):
-    model = Function(FUNCTIONS[function])
+    model = CallOfTwo(FUNCTIONS[function])
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(2, 4, 4, generator=generator)
     plain = model(x, y)
@@ -89,7 +81,7 @@ def test_results_are_what_eager_makes_of_them(function, kind):
 
 @pytest.mark.parametrize("function", ["times the second", "times both"])
 def test_a_program_that_was_traced_with_sparse_tensors_gives_them(function):
-    model = Function(FUNCTIONS[function])
+    model = CallOfTwo(FUNCTIONS[function])
     given = torch.randn(4, 4), torch.eye(4).to_sparse()
     run = torch_ir.compile(extract_ir(model, given), {})
     assert parts(run(*given)) == parts(model(*given))
@@ -106,7 +98,7 @@ class Weighted(nn.Module):
 
 @pytest.mark.parametrize(
     "model",
-    [Weighted(), Function(lambda x, _: (x + 1) * (x > 0).float().to_sparse())],
+    [Weighted(), CallOfTwo(lambda x, _: (x + 1) * (x > 0).float().to_sparse())],
     ids=["held", "made"],
 )
 def test_no_sparse_result_takes_the_place_of_a_dense_value(model):

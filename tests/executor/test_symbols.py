@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 from torch.export import Dim
 
 import torch_ir
+from functions import CallOfTwo
 from torch_ir.errors import ExecutionError, InputError
 from torch_ir.executor import IRExecutor, execute_ir
 
 BATCH = Dim("batch", min=2, max=8)
 
 
-class Function(nn.Module):
-    """A function of two arguments, as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x, y):
-        return self.function(x, y)
-
-
 def extracted(function, args, dynamic_shapes=None):
-    return torch_ir.extract_ir(Function(function).eval(), args, dynamic_shapes=dynamic_shapes)
+    return torch_ir.extract_ir(CallOfTwo(function).eval(), args, dynamic_shapes=dynamic_shapes)
 
 
 def told(ir, text):

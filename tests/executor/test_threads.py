@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 import torch_ir
+from backends.torch_again import TorchAgain
 from small_models import CASES
 from torch_ir import IRExecutor, compile_graph, extract_ir
-from torch_ir.backends import SUPPORTED, NativeBackend
 from whole_way import same
 
 THREADS = 8
@@ -89,18 +89,6 @@ def test_gradients_are_taken_in_threads_too():
         assert all(same(answer, right) for answer in answers)
 
 
-class Torch(NativeBackend):
-    """A runtime that is torch again."""
-
-    name, version = "torch_again", "1"
-
-    def supports(self, node, ir):
-        return SUPPORTED
-
-    def build(self, program, options):
-        return program.module()
-
-
 @pytest.mark.parametrize("make", ["executor", "aten", "reference", "runtime", "several"])
 def test_first_calls_at_once_have_one_state(make):
     one = torch.ones(())
@@ -108,7 +96,7 @@ def test_first_calls_at_once_have_one_state(make):
     if make == "executor":
         run = IRExecutor(ir, weights)
     else:
-        named = {"runtime": Torch(), "several": [Torch(), "tuned"]}
+        named = {"runtime": TorchAgain(), "several": [TorchAgain(), "tuned"]}
         run = torch_ir.compile(ir, weights, backend=named.get(make, make))
     found = at_once(lambda i: [run(one) for _ in range(10)])
     pairs = [(int(calls), int(again)) for answers in found for calls, again in answers]
