@@ -89,7 +89,7 @@ def compile(
     _require_sizes(program, dynamic)
     is_read = isinstance(weights, str | PathLike) and memory is None
     given: Any = load_weights(cast(Any, weights)) if is_read else weights
-    with allow_operators(*allow), torch.random.fork_rng(devices=()):
+    with allow_operators(*allow):
         asked = Options(grad, verify, tolerance, settings, _folder(cache), seconds, placement)
         return _made(make, backend, program, given, asked)
 
@@ -103,7 +103,9 @@ def _folder(cache: str | PathLike[str] | None) -> Path | None:
 def _made(make: Backend, asked_for: object, *given: Any) -> Runner:
     """What a backend makes of a program, its weights and options; its faults name it."""
     named = asked_for if isinstance(asked_for, str) else getattr(make, "name", repr(make))
-    with code_of(make, f"the backend {named!r:.80}", BackendError):
+    told = code_of(make, f"the backend {named!r:.80}", BackendError)
+    # samples and timed calls draw, as often as there is time: the caller's numbers stay the same
+    with told, torch.random.fork_rng(devices=()):
         return make(*given)
 
 

@@ -341,12 +341,12 @@ def _watched(
     delegate: Delegate, made_in: Mapping[int, int]
 ) -> Callable[[tuple[Any, ...]], Sequence[torch.Tensor]]:
     """What transforms and traces see of a delegate: torch's operators."""
-    compiled = delegate.compiled
-    is_own = isinstance(compiled, WithFallback)
-    own = compiled.on_torch if is_own else BodyOnTorch(delegate.body, delegate.held)
+    compiled, held = delegate.compiled, delegate.held
+    has_own = isinstance(compiled, WithFallback)
+    on_torch = compiled.on_torch if has_own else BodyOnTorch(delegate.body, held)
 
     def run(given: tuple[Any, ...]) -> Sequence[torch.Tensor]:
-        made = own(given)
+        made = on_torch(given)
         # what takes them counts on memory of their own
         return into_arguments(made_in, given, [result.clone() for result in made])
 
