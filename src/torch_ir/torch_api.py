@@ -455,11 +455,13 @@ def is_plain(tensor: Any) -> bool:
     return is_dense and tensor.is_contiguous() and not tensor.is_neg() and bool(tensor.data_ptr())
 
 
-def has_storage(value: object) -> bool:
+def has_storage(value: Any) -> bool:
     """Return whether the values of something are in one storage, if it is a tensor.
 
     Those of a sparse tensor are in others, as those of a class that holds tensors.
     """
+    if value.__class__ is torch.Tensor:  # as nearly always, in each call
+        return value.layout is torch.strided
     return not is_sparse(value) and not is_traceable_wrapper_subclass(value)
 
 
