@@ -83,9 +83,19 @@ def _joined(how: str, dtype: torch.dtype) -> Iterator[tuple[str, tuple[Any, ...]
     yield "nanmean.default", (drawn(how, dtype, 1, 70_000), [1])
 
 
+def _pooled(how: str, dtype: torch.dtype) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    x = drawn(how, dtype, 1, 2, 10_000)
+    yield "avg_pool1d.default", (x, [10_000])
+    yield "adaptive_avg_pool1d.default", (x, [1])
+    images = x.reshape(1, 2, 100, 100)
+    yield "avg_pool2d.default", (images, [100, 100])
+    yield "avg_pool2d.default", (images, [90, 80], [5, 10])
+    yield "_adaptive_avg_pool2d.default", (images, [2, 1])
+
+
 @pytest.mark.parametrize("how", TERMS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("calls", [_softmaxes, _normalizations, _joined])
+@pytest.mark.parametrize("calls", [_softmaxes, _normalizations, _joined, _pooled])
 def test_own_errors_of_long_sums_are_within_bounds(
     calls: Callable[..., Iterator[tuple[str, tuple[Any, ...]]]], dtype: torch.dtype, how: str
 ) -> None:

@@ -28,7 +28,7 @@ from torch_ir.semantics.bounds import (
     special,
     sums,
 )
-from torch_ir.semantics.bounds.algebra import linear_equations
+from torch_ir.semantics.bounds.algebra import linear_equations, single_elements
 from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, rounding
 from torch_ir.semantics.bounds.call import spacing as spacing
 from torch_ir.semantics.bounds.light_operands import with_light_operands
@@ -133,6 +133,45 @@ def bound(
             if (typed := of_no_elements(arguments)) is None:
                 raise
         return _bounded(BoundedCall(op_type, typed, arrays, accumulate))
+
+
+def leaves_drift(op_type: str) -> bool:
+    """Return whether bounds of an operator leave out what :func:`drift_at` says.
+
+    Example:
+        >>> leaves_drift("aten.mm.default"), leaves_drift("aten.sum.default")
+        (True, False)
+    """
+    return RULES.get(op_type) in single_elements.TERMS
+
+
+def drift_at(
+    op_type: str, arguments: Mapping[str, Any], results: Sequence[Any], places: Array
+) -> Array:
+    """Compute what some elements of a product may be off besides their bounds.
+
+    Roundings of terms alike go one way, and small terms behind a large one are lost: each
+    element's own terms tell, which are too many for those of all elements.
+
+    Args:
+        op_type: The exact overload.
+        arguments: What its denotation took, by name.
+        results: What it gave.
+        places: The elements, by their places in the first result as one row.
+
+    Returns:
+        A float64 error for each place.
+
+    Example:
+        >>> row = np.full((1, 2000), 2.0**-25, "float32")
+        >>> row[0, 0] = 1
+        >>> given = {"self": row, "mat2": np.ones((2000, 1), "float32")}
+        >>> (drift_at("aten.mm.default", given, [row[:, :1]], np.array([0])) * 2**25).tolist()
+        [1999.0]
+    """
+    call = BoundedCall(op_type, arguments, [r for r in results if isinstance(r, np.ndarray)])
+    with np.errstate(all="ignore"):
+        return single_elements.drift_of(call, RULES[op_type], places)
 
 
 def _bounded(call: BoundedCall) -> list[Array] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.choices import KernelChoice, is_alike, related
 from torch_ir.debug.reference.openness import lost_places, open_places
 from torch_ir.debug.reference.repeated_writes import settle_repeated
-from torch_ir.debug.reference.tolerance_check import Error, as_ordered, within
+from torch_ir.debug.reference.tolerance_check import Error, as_ordered, with_drift, within
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
@@ -36,7 +37,13 @@ from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Array, is_inexact, numpy_dtype
 from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
-from torch_ir.semantics.tolerance import bound, states_tolerance, subtracts
+from torch_ir.semantics.tolerance import (
+    bound,
+    drift_at,
+    leaves_drift,
+    states_tolerance,
+    subtracts,
+)
 
 DRAWS = "it draws random numbers"
 OPEN = "its values are open"
@@ -288,6 +295,9 @@ def _by_blocks(
     return {n: e if n in bounded else replace(e, loose=OPEN) for n, e in worst.items()} or None
 
 
+Drift: TypeAlias = Callable[[Array], Array]
+
+
 @dataclass(frozen=True, slots=True)
 class Allowance:
     """A value that a node made, and what it may be.
@@ -303,6 +313,8 @@ class Allowance:
         chosen: The elements that kernels may choose, in a value that is compared with its meaning
             alone, as two of them choose differently; None where nothing is to choose.
         reason: Why they may.
+        drift: Says what single elements may be off besides, by their places in one row; asked of
+            those that are off by more.
     """
 
     value: str
@@ -314,10 +326,15 @@ class Allowance:
     is_open: bool = False
     chosen: Array | None = None
     reason: str = OPEN
+    drift: Drift | None = None
 
     def off(self, expected: Array, bound: Array) -> Error:
         """Measure how far the value is from what a kernel may give, as a part of a bound."""
-        return within(expected, self.got, bound, subtracts=self.subtracts)
+        found = within(expected, self.got, bound, subtracts=self.subtracts)
+        if not found.reason or self.drift is None or expected.shape != self.got.shape:
+            return found
+        wider = with_drift(expected, self.got, bound, self.drift)
+        return within(expected, self.got, wider, subtracts=self.subtracts)
 
     @property
     def looseness(self) -> str:
@@ -406,8 +423,7 @@ def allowances(
     given = evaluated or evaluate(meaning, node, inputs, symbols, errors, written)
     values, made, bounds = given.values, dict(given.made), dict(given.bounds)
     targets = {m.target: m.value.name for m in meaning.ir.mutations}
-    results = meaning.ir.output_names
-    triples = [*zip([meta.name for meta in node.outputs], results, outputs, strict=True)]
+    triples = [*zip([m.name for m in node.outputs], meaning.ir.output_names, outputs, strict=True)]
     left = {taken[name].name: (name, tensor) for name, tensor in written.items()}
     triples += [(f"written {n}", targets[k], t) for k, (n, t) in left.items() if k in targets]
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
@@ -443,7 +459,23 @@ def allowances(
         if chosen is None and not is_open and meaning.is_written_out:
             sides = expected, got, meaning.steps
             chosen, reason = lost_places(meaning.ir, values, symbols, *sides), LOST
-        yield Allowance(label, expected, got, bound, part, apart, is_open, chosen, reason)
+        drift = _drift(meaning, values, made, symbols)
+        yield Allowance(label, expected, got, bound, part, apart, is_open, chosen, reason, drift)
+
+
+def _drift(
+    meaning: Meaning,
+    values: Mapping[str, Array],
+    made: Mapping[str, Any],
+    symbols: Mapping[str, Number],
+) -> Drift | None:
+    """What says how far elements of a product may be off besides their bounds."""
+    call = meaning.ir.nodes[0] if len(meaning.ir.nodes) == 1 else None
+    if call is None or not leaves_drift(call.op_type):
+        return None
+    results = [made[meta.name] for meta in call.outputs]
+    arguments = arguments_of(call, values.__getitem__, symbols)
+    return partial(drift_at, call.op_type, arguments, results)
 
 
 def _open_places(

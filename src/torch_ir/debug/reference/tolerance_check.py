@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,38 @@ def with_one_unit(bound: Array, expected: Array) -> Array:
         return bound
     with np.errstate(all="ignore"):
         return np.asarray(bound + np.nan_to_num(spacing(expected), posinf=0.0))
+
+
+AT_A_TIME = 64
+"""Elements whose terms are looked at together."""
+
+
+def with_drift(meaning: Array, got: Array, bound: Array, drift: Callable[[Array], Array]) -> Array:
+    """Return a bound that is wider where a kernel's result is out of it, up to where that is not.
+
+    Args:
+        meaning: What the denotation gives.
+        got: What the kernel gave.
+        bound: How far each element may be off.
+        drift: Says how much more some elements may be off, by their places in one row.
+    """
+    wider = np.array(np.broadcast_to(bound, meaning.shape), "float64")
+    flat, off = wider.reshape(-1), _apart(meaning, got).reshape(-1)
+    places = np.flatnonzero(off > flat)
+    for start in range(0, len(places), AT_A_TIME):
+        here = places[start : start + AT_A_TIME]
+        flat[here] += drift(here)
+        if np.any(off[here] > flat[here]):
+            break
+    return wider
+
+
+def _apart(meaning: Array, got: Array) -> Array:
+    """How far elements are from each other; infinite where one of them is not finite alone."""
+    wide = np.complex128 if is_complex(meaning.dtype) else np.float64
+    with np.errstate(all="ignore"):
+        off = np.abs(meaning.astype(wide) - got.astype(wide))
+    return np.where(np.isnan(off), np.where(same(meaning, got), 0.0, np.inf), off)
 
 
 def within(meaning: Array, got: Array, allowed: Array, *, subtracts: bool = True) -> Error:

@@ -375,6 +375,9 @@ def pooling(call: BoundedCall) -> Errors:
     divides = "backward" not in call.op_type
     counts = [max(count, 1)] * len(call.results)
     errors = summed(call, counts, BLOCK, FEW, one_way, divides=divides)
+    if divides:
+        pairs = zip(errors, light_sources(call, counts, divides=True), strict=True)
+        errors = [error if error is None else error + light for error, light in pairs]
     if not call.is_narrow or call.op_type not in _IN_TYPE:
         return errors
     (terms,) = call.terms()
@@ -443,7 +446,7 @@ def scattered(call: BoundedCall) -> Errors:
 
 
 def light_sources(call: BoundedCall, hits: Sequence[Any], *, divides: bool = False) -> list[Array]:
-    """What sums in open order may lose of terms that are less than a unit of the greatest sum.
+    """What sums may lose, in any order, of terms that are less than a unit of the greatest.
 
     Added to a sum that is as large as the whole, as behind one large term, they are all rounded
     down, or up from half on: that is no walk. No sum loses more than half a unit with each term.

@@ -1,1 +1,1 @@
-"""Bounds of linear algebra: equations, factors of matrices, and what holds between them."""
+"""Bounds of linear algebra: equations, factors of matrices, what holds between them, products."""
