@@ -100,6 +100,14 @@ def test_ranges(span: tuple[float, float, float], dtype: torch.dtype | None) -> 
         check("aten.arange.start_step", *span, dtype=dtype, ulp=1, atol=eps)
 
 
+@pytest.mark.parametrize("dtype", [None, torch.float64, torch.int8, torch.int32, torch.int64])
+def test_ranges_that_reach_their_ends(dtype: torch.dtype | None) -> None:
+    more = [(3.0, 2, -1.5), (3.9, 2, -1), (2.3, 5, 3.2), (4.3, -4, -4.3), (-3.5, 3.9, 2.6)]
+    for start, end, step in [*RANGES, *more]:
+        if abs(step) >= 1 or dtype in (None, torch.float64):  # a step of 0 ends the process
+            check("aten.range.step", start, end, step, dtype=dtype, ulp=1)
+
+
 def test_other_ranges_and_what_is_none() -> None:
     check("aten.arange.default", 3)
     check("aten.arange.default", 3.5)

@@ -214,6 +214,9 @@ def test_running_sums_and_products(dtype: torch.dtype) -> None:
         close("aten.cumprod.default", tensor((3, 4), dtype), dim)
     close("aten.cumsum.default", tensor((), dtype), 0)
     check("aten.cumsum.default", torch.tensor([1.5, 1.5]), 0, dtype=torch.int32)
+    for name in ("cumsum", "cumprod"):
+        for values in (torch.tensor(0.5), torch.tensor(False), torch.zeros(0), torch.zeros(2, 0)):
+            check(f"aten.{name}.default", values, 0, dtype=torch.bool)
     if not dtype.is_complex:
         check("aten.cumsum.default", special(dtype)[:, :1], 0, dtype=torch.float64)
 

@@ -215,6 +215,7 @@ def test_masks_of_scores() -> None:
 
 def test_rectified_sums() -> None:
     check("aten._add_relu.Tensor", torch.tensor([1, -3]), torch.tensor([1, 2]), alpha=2)
+    check("aten._add_relu.Scalar", torch.tensor(-3.0), 1)
     check("aten._add_relu.Tensor", torch.tensor([INFINITY, -INFINITY, 2.0]), torch.zeros(3))
     name = "aten._add_relu.Tensor"
     assert refused(name, *[torch.ones(1).half()] * 2) == "_add_relu does not exist on float16"

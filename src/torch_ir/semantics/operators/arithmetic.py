@@ -64,7 +64,8 @@ def add_relu(self: Operand, other: Operand, alpha: complex = 1) -> Array:
     if is_half or not is_real_number(total.dtype):
         raise InvalidIRError(f"_add_relu does not exist on {total.dtype}")
     most = (np.finfo if is_float(total.dtype) else np.iinfo)(total.dtype).max
-    return np.clip(total, np.zeros((), total.dtype), np.asarray(most, total.dtype))
+    clipped = np.clip(total, np.zeros((), total.dtype), np.asarray(most, total.dtype))
+    return np.asarray(clipped)
 
 
 @denotes("aten.sub.Tensor", "aten.sub.Scalar")

@@ -20,11 +20,11 @@ from torch_ir.semantics.registry import denotes
 def _scanned(scan: Any, self: Array, dim: int, dtype: np.dtype[Any] | None) -> Array:
     """A running sum or product in working precision, each of its values rounded once."""
     taken = accumulated(self, dtype)
-    if is_bool(taken):
+    if is_bool(taken) and self.ndim and self.size:
         raise InvalidIRError("booleans have no running sum or product")
     place = axis(dim, self.ndim)
     wide = rounded(self, taken).astype(working(taken))
-    if not self.ndim:
+    if not self.ndim or is_bool(taken):
         return rounded(wide, taken)
     with np.errstate(all="ignore"):
         return rounded(scan(wide, axis=place, dtype=wide.dtype), taken)
@@ -35,7 +35,7 @@ def cumsum(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Arra
     """``result[…, i, …] = Σ self[…, j, …]`` for j ≤ i, each rounded once.
 
     Dtype: the one asked for (elements are converted first), or int64 for integers and booleans,
-    or the operand's. Integers wrap.
+    or the operand's. Integers wrap. As booleans one number is itself, and lines are refused.
     """
     return _scanned(np.cumsum, self, dim, dtype)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_float, rounded
+from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_float, is_integer, rounded
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]
@@ -98,11 +98,14 @@ def inclusive_range(
 ) -> Array:
     """``start + i · step`` up to ``end``, which is among them; float32 without a type.
 
+    For a type of integers all three are cut off toward zero before.
+
     Raises:
         InvalidIRError: The step does not lead from start to end.
     """
-    if step == 0 or (end - start) * step < 0:
-        raise InvalidIRError(f"a step of {step} does not lead from {start} to {end}")
-    count = floor((end - start) / step) + 1
     kind = dtype or DEFAULT_FLOAT
-    return rounded(start + np.arange(count) * step, kind)
+    whole = tuple(map(int, (start, end, step))) if is_integer(kind) else (start, end, step)
+    first, last, by = whole
+    if by == 0 or (end - start) * step < 0 or (last - first) * by < 0:
+        raise InvalidIRError(f"a step of {step} does not lead from {start} to {end}")
+    return rounded(first + np.arange(floor((last - first) / by) + 1) * by, kind)
