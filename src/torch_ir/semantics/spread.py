@@ -38,6 +38,8 @@ ENDS = ("elements", "elements", "node", "outward")
 LOOSE = 2.0**-4
 """What agrees within more than this share of the value has not been compared."""
 _UNITS, _LEAST = 16, 2.0**-10
+TAIL = 4
+"""How much wider than of most elements the bounds of the widest are that are still compared."""
 
 
 def is_wide(expected: Array, bound: Array) -> bool:
@@ -54,24 +56,31 @@ def is_wide(expected: Array, bound: Array) -> bool:
 def share(expected: Array, bound: Array) -> float:
     """Return which part of a value its bound is, for three in four of its elements.
 
-    An element counts as at least as large as the middle one of those that are not 0.
+    Of the others it is no more than :data:`TAIL` times that, but for one in 50. An element counts
+    as at least as large as the middle one of those that are not 0.
 
     Example:
         >>> share(np.float32([1, 2, 4, -8]), np.full(4, 1.5))
         0.5
+        >>> share(np.ones(100, "float32"), np.where(np.arange(100) < 3, 9.0, 0.5))
+        2.25
     """
     is_known = np.isfinite(moduli(expected)) & is_inexact(expected.dtype)
     with np.errstate(over="ignore"):
         parts = np.broadcast_to(bound, expected.shape) / _sizes(expected)
-    return float(np.quantile(parts[is_known], 0.75, method="lower")) if is_known.any() else 0.0
+    if not is_known.any():
+        return 0.0
+    least = np.quantile(parts[is_known], 0.75, method="lower")
+    most = np.quantile(parts[is_known], 1 - 1 / 50, method="higher")
+    return float(max(least, most / TAIL))
 
 
 def settled(expected: Array, bound: Array) -> Array:
-    """Return a bound in which elements of too wide a one may be any number.
+    """Return a bound in which elements that may be off by as much as they are may be any number.
 
     Errors so large are not carried on as small ones are: what they come to is not known.
     """
-    return np.where(bound > LOOSE * _sizes(expected), np.finfo("float64").max, bound)
+    return np.where(bound > _sizes(expected), np.finfo("float64").max, bound)
 
 
 def _sizes(values: Array) -> Array:
