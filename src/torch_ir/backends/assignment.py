@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,9 +13,10 @@ from torch_ir.errors import BackendError, CompileError, counted
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import Diagnostic, about, at
 from torch_ir.ir.functions import written_out
+from torch_ir.tables import table
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Assignment:
     """What of a program each of several backends takes.
 
@@ -23,12 +25,27 @@ class Assignment:
         nodes: The nodes of the program as it was, in order.
         takers: The name of the backend that takes a node, by the node's name.
         reasons: Why each backend that was asked does not take a node, by the node's name.
+
+    Its ``str`` is a table with a row for each node.
     """
 
     ir: IR
     nodes: tuple[OpNode, ...]
     takers: Mapping[str, str]
     reasons: Mapping[str, Mapping[str, str]]
+
+    def __repr__(self) -> str:
+        counts = Counter(self.takers.values())
+        parts = [f"{name}: {count}" for name, count in counts.items()]
+        return f"Assignment({', '.join([*parts, f'left: {len(self.left)}'])})"
+
+    def __str__(self) -> str:
+        rows = [("node", "operator", "backend", "why not the others")]
+        for node in self.nodes:
+            why = [f"{name}: {reason}" for name, reason in self.reasons.get(node.name, {}).items()]
+            taker = self.takers.get(node.name, "")
+            rows.append((f"%{node.name}", node.op_type, taker, "; ".join(why)))
+        return table(rows)
 
     @property
     def left(self) -> tuple[OpNode, ...]:
@@ -84,6 +101,12 @@ def assign(ir: IR, backends: Sequence[DelegateBackend]) -> Assignment:
         >>> found = assign(ir, [One("m", "aten.neg.default"), One("n", "aten.relu.default")])
         >>> dict(found.takers), found.left
         ({'b': 'm', 'a': 'n'}, ())
+        >>> found
+        Assignment(m: 1, n: 1, left: 0)
+        >>> print(found)
+        node  operator           backend  why not the others
+        %a    aten.relu.default  n        m: it is no aten.neg.default
+        %b    aten.neg.default   m
     """
     require_own_names(backends)
     ir = written_out(ir)

@@ -78,6 +78,9 @@ class PipelineStages(Sequence[PipelineModule]):
         self._devices = devices
         self._made: dict[int, PipelineModule] = {}
 
+    def __repr__(self) -> str:
+        return f"PipelineStages({len(self)} stages, {len(self._made)} compiled)"
+
     def __len__(self) -> int:
         return len(self._stages)
 

@@ -65,6 +65,9 @@ class Aliases:
                 elif written:
                     self._written.append((position, written))
 
+    def __repr__(self) -> str:
+        return f"Aliases({self._ir!r})"
+
     @cached_property
     def written(self) -> frozenset[str]:
         """The graph inputs and external values whose storage a node writes."""

@@ -192,6 +192,9 @@ class Builder:
         self._returned: tuple[Sequence[TensorMeta], Signature | None] | None = None
         self._mutations: tuple[Mutation, ...] | None = None
 
+    def __repr__(self) -> str:
+        return f"Builder({self.ir!r}, {len(self.nodes)} nodes so far)"
+
     @cached_property
     def names(self) -> Names:
         """Names that no value and no node has yet."""

@@ -157,6 +157,9 @@ class Evaluation:
         self._graph = _Graph(ir, seed, "", ir.functions)
         self._values: dict[str, Value] = {**external_arrays(ir, payload), **tensors}
 
+    def __repr__(self) -> str:
+        return f"Evaluation({self.ir!r})"
+
     def value(self, name: str) -> Value:
         """Return the value of a name that is defined and not freed.
 
