@@ -19,6 +19,7 @@ from torch_ir.ir.process_groups import groups_of
 from torch_ir.ops.rules import allow_collectives
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import denote, denote_ranks
+from torch_ir.semantics.dtypes import widest
 from torch_ir.semantics.numbers import same
 from torch_ir.tables import Shown
 from torch_ir.weights import load_weights, shard_weights
@@ -123,14 +124,10 @@ def _one_group(programs: Sequence[IR]) -> dict[str, list[range]]:
     return {name: [range(len(programs))] for name in names}
 
 
-def _wide(array: Any) -> Any:
-    return array.astype("complex128" if array.dtype.kind == "c" else "float64")
-
-
 def _difference(expected: Any, got: Any) -> float:
     if expected.shape != got.shape or expected.dtype != got.dtype:
         return float("inf")
-    a, b = _wide(expected), _wide(got)
+    a, b = widest(expected), widest(got)
     is_same = same(a, b)
     if is_same.all():
         return 0.0

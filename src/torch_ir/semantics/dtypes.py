@@ -83,6 +83,11 @@ def widened(values: Array) -> Array:
     return values.astype(working(values.dtype))
 
 
+def widest(values: Array) -> Array:
+    """Return values in float64 or complex128, integers and truth values too."""
+    return values.astype("complex128" if is_complex(values.dtype) else "float64")
+
+
 def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
     """Round values to a new array of a type: to nearest, ties to even; integers wrap.
 

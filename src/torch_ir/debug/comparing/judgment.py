@@ -16,7 +16,7 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.values import dtype_name
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.dtypes import Array, is_inexact, widest
 
 Tensors = Mapping[str, torch.Tensor]
 Slack = Callable[[], Mapping[str, Array | float]]
@@ -145,12 +145,8 @@ def _form(name: str, expected: torch.Tensor, got: torch.Tensor | None) -> PartFa
 def _kind(expected: Array, got: Array, bound: Array) -> Kind:
     if expected.shape != got.shape or not is_inexact(expected.dtype):
         return "numeric"
-    first, second = _wide(expected), _wide(got)
+    first, second = widest(expected), widest(got)
     special = np.isfinite(first) != np.isfinite(second)
     special |= np.isnan(first) != np.isnan(second)
     is_bounded = np.isfinite(np.broadcast_to(bound, first.shape))
     return "nan" if bool(np.any(special & is_bounded)) else "numeric"
-
-
-def _wide(values: Array) -> Array:
-    return values.astype(np.complex128 if is_complex(values.dtype) else np.float64)

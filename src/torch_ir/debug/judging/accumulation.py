@@ -12,7 +12,7 @@ from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, widest
 from torch_ir.torch_api import constant_tensor
 
 
@@ -106,8 +106,7 @@ class Accumulation:
 
 def _off(meant: Array, got: Array) -> Array:
     """How far each element is off, with its sign if it has one; 0 where either is no number."""
-    wide = "complex128" if is_complex(got.dtype) else "float64"
     with np.errstate(all="ignore"):
-        off = got.astype(wide) - meant.astype(wide)
+        off = widest(got) - widest(meant)
         off = np.abs(off) if is_complex(got.dtype) else off
         return np.nan_to_num(off, posinf=0.0, neginf=0.0)

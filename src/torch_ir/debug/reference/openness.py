@@ -19,7 +19,7 @@ from torch_ir.ops.choices import VALUES_OPEN, leaves_choice, leaves_order_open
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.bounds.call import accumulated_in, moduli
 from torch_ir.semantics.denote import Evaluation
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact
+from torch_ir.semantics.dtypes import Array, is_bool, is_inexact, widest
 from torch_ir.semantics.numbers import same
 from torch_ir.semantics.operators.sorting import next_equal
 
@@ -69,9 +69,8 @@ def _differ(first: Array, second: Array, slack: Array | None) -> Array:
     apart = ~same(first, second)
     if slack is None or not is_inexact(first.dtype):
         return apart
-    wide = np.complex128 if is_complex(first.dtype) else np.float64
     with np.errstate(all="ignore"):
-        return apart & ~(np.abs(first.astype(wide) - second.astype(wide)) <= slack)
+        return apart & ~(np.abs(widest(first) - widest(second)) <= slack)
 
 
 def _made(

@@ -13,8 +13,9 @@ from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.ir import OpNode
 from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.axes import axis
+from torch_ir.semantics.bounds.moves import apart
 from torch_ir.semantics.bounds.unwritten import may_leave, unwritten
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, widest
 from torch_ir.semantics.numbers import same
 from torch_ir.semantics.operators.sorting import in_order
 from torch_ir.semantics.tolerance import overflow_edge, spacing
@@ -118,7 +119,7 @@ def with_drift(meaning: Array, got: Array, bound: Array, drift: Callable[[Array]
         drift: Says how much more some elements may be off, by their places in one row.
     """
     wider = np.array(np.broadcast_to(bound, meaning.shape), "float64")
-    flat, off = wider.reshape(-1), _apart(meaning, got).reshape(-1)
+    flat, off = wider.reshape(-1), apart(meaning, got).reshape(-1)
     places = np.flatnonzero(off > flat)
     for start in range(0, len(places), AT_A_TIME):
         here = places[start : start + AT_A_TIME]
@@ -126,14 +127,6 @@ def with_drift(meaning: Array, got: Array, bound: Array, drift: Callable[[Array]
         if np.any(off[here] > flat[here]):
             break
     return wider
-
-
-def _apart(meaning: Array, got: Array) -> Array:
-    """How far elements are from each other; infinite where one of them is not finite alone."""
-    wide = np.complex128 if is_complex(meaning.dtype) else np.float64
-    with np.errstate(all="ignore"):
-        off = np.abs(meaning.astype(wide) - got.astype(wide))
-    return np.where(np.isnan(off), np.where(same(meaning, got), 0.0, np.inf), off)
 
 
 def within(meaning: Array, got: Array, allowed: Array, *, subtracts: bool = True) -> Error:
@@ -181,9 +174,8 @@ def _measured(
     """
     with np.errstate(invalid="ignore"):
         other = ~same(meaning, got)
-    wide = np.complex128 if is_complex(meaning.dtype) else np.float64
     units = spacing(meaning[other])
-    first, second = meaning[other].astype(wide), got[other].astype(wide)
+    first, second = widest(meaning[other]), widest(got[other])
     bound = bound[other]
     open_ones = np.zeros(first.shape, bool)
     if subtracts:
@@ -196,12 +188,12 @@ def _measured(
     with np.errstate(all="ignore"):
         off = np.abs(first - second)
         off = np.where(np.isnan(off), np.inf, off)
-        size, apart = np.abs(first), off
+        size, clipped = np.abs(first), off
         if not is_complex(meaning.dtype):
             edge = overflow_edge(meaning.dtype)
-            apart = np.abs(np.clip(first, -edge, edge) - np.clip(second, -edge, edge))
-            apart = np.where(np.isnan(apart), np.inf, apart)
-        parts = np.where(bound > 0, apart / bound, np.inf)
+            clipped = np.abs(np.clip(first, -edge, edge) - np.clip(second, -edge, edge))
+            clipped = np.where(np.isnan(clipped), np.inf, clipped)
+        parts = np.where(bound > 0, clipped / bound, np.inf)
         parts = np.where(bound == np.inf, 0, parts)  # open: something overflows on the way
         relative = np.where(size > 0, off / size, np.inf)
         ulp = off / units
@@ -224,11 +216,10 @@ def _exactly(meaning: Array, got: Array, allowed: Array) -> Error:
     """Compare integers, which are off only where numbers on the way to them may be."""
     wrong = meaning != got
     if np.any(allowed):
-        apart = np.abs(meaning.astype(np.float64) - got.astype(np.float64))
-        wrong &= ~(apart <= allowed)
+        wrong &= ~(np.abs(widest(meaning) - widest(got)) <= allowed)
     if not wrong.any():
         return Error()
-    off = float(np.abs(meaning[wrong].astype(np.float64) - got[wrong].astype(np.float64)).max())
+    off = float(np.abs(widest(meaning[wrong]) - widest(got[wrong])).max())
     text = f"{int(wrong.sum())} of {meaning.size} values differ"
     return Error(absolute=max(off, 1.0), part=np.inf, reason=text)
 
@@ -263,8 +254,7 @@ def ties_resolved(
     if slack is not None and slack.any():
         off = slack.reshape(values.shape)
         room = [np.take_along_axis(off, np.clip(i, 0, size - 1), dim) for i in (first, second)]
-        apart = np.abs(chosen[0].astype("float64") - chosen[1].astype("float64"))
-        are_equal |= apart <= room[0] + room[1]
+        are_equal |= np.abs(widest(chosen[0]) - widest(chosen[1])) <= room[0] + room[1]
     ordered = np.sort(second, dim)
     are_equal &= (np.diff(ordered, axis=dim) != 0).all(dim, keepdims=True)
     return np.where((are_equal & inside).reshape(mine.shape), theirs, mine)

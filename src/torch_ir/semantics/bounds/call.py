@@ -15,7 +15,14 @@ from typing import Any, TypeAlias, TypeVar
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, is_integer, real_of
+from torch_ir.semantics.dtypes import (
+    Array,
+    is_inexact,
+    is_integer,
+    real_of,
+    widest,
+    working,
+)
 from torch_ir.semantics.registry import denotation
 
 T = TypeVar("T")
@@ -180,9 +187,8 @@ class BoundedCall:
     def wide(self, name: str) -> Array:
         """Return an argument in float64 or complex128, integers and truth values too."""
         if name not in self._wide:
-            wide = widened(self.arguments[name])
-            is_exact = isinstance(wide, np.ndarray) and not is_inexact(wide.dtype)
-            self._wide[name] = wide.astype("float64") if is_exact else wide
+            value = widened(self.arguments[name])
+            self._wide[name] = widest(value) if isinstance(value, np.ndarray) else value
         return self._wide[name]
 
     def meant(self, op_type: str | None = None, /, **changed: Any) -> list[Array]:
@@ -191,7 +197,7 @@ class BoundedCall:
         arguments = {**kept, **changed}
         dtype = arguments.get("dtype")
         if isinstance(dtype, np.dtype) and is_inexact(dtype):
-            arguments["dtype"] = np.dtype("complex128" if is_complex(dtype) else "float64")
+            arguments["dtype"] = working(dtype)
         given = denotation(op_type or self.op_type).function(**arguments)
         return [part for part in flat(given) if isinstance(part, np.ndarray)]
 
@@ -240,9 +246,8 @@ def least_normal(dtype: np.dtype[Any]) -> float:
 
 def moduli(value: Any) -> Array:
     """Return the moduli of an array or number in float64."""
-    wide = widened(np.asarray(value))
     # of integers in float64: the least one has no modulus in its type
-    return np.asarray(np.abs(wide if is_inexact(wide.dtype) else wide.astype("float64")))
+    return np.asarray(np.abs(widest(np.asarray(value))))
 
 
 def widened(value: Any) -> Any:
@@ -251,7 +256,7 @@ def widened(value: Any) -> Any:
         return type(value)(map(widened, value))
     if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
         return value
-    return value.astype("complex128" if is_complex(value.dtype) else "float64")
+    return widest(value)
 
 
 def _absolute(name: str, value: Any) -> Any:

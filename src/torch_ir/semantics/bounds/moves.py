@@ -9,7 +9,7 @@ import numpy as np
 
 from torch_ir.errors import Raised, TorchIRError, attempt
 from torch_ir.semantics.bounds.call import widened
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer, widest
 from torch_ir.semantics.numbers import same
 
 T = TypeVar("T")
@@ -54,12 +54,9 @@ def apart(first: Array, second: Array) -> Array:
     """Return |first - second|; infinite where only one of them is a number."""
     if first.shape != second.shape:
         return np.full(second.shape, np.inf)
-    one, other = (
-        a if is_complex(a.dtype) else a.astype("float64", copy=False) for a in (first, second)
-    )
-    off = np.asarray(np.abs(one - other))
+    off = np.asarray(np.abs(widest(first) - widest(second)))
     np.copyto(off, np.inf, where=np.isnan(off))
-    np.copyto(off, 0, where=same(one, other))
+    np.copyto(off, 0, where=same(first, second))
     return off
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.broadcast import broadcast_all
-from torch_ir.semantics.dtypes import Array, Operand, is_complex, result_dtype, rounded
+from torch_ir.semantics.dtypes import Array, Operand, is_complex, result_dtype, rounded, widest
 from torch_ir.semantics.pointwise import is_real, require_type
 from torch_ir.semantics.registry import declare, denotes
 
@@ -100,9 +100,8 @@ def isclose(
     if equal_nan:
         close = close | (isnan(first) & isnan(second))
     with np.errstate(all="ignore"):
-        wide = np.complex128 if is_complex(self.dtype) else np.float64
-        gap = np.abs(first.astype(wide) - second.astype(wide))
-        bound = atol + rtol * np.abs(second.astype(wide))
+        gap = np.abs(widest(first) - widest(second))
+        bound = atol + rtol * np.abs(widest(second))
     return np.asarray(close | (np.isfinite(gap) & (gap <= bound)))
 
 
