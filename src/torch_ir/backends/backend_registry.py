@@ -6,7 +6,7 @@ of the backend and whose value is the function that :func:`register_backend` wou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -258,18 +258,3 @@ def _require_backend(made: object, named: str = "") -> Backend:
             "of a program, its weights and options.",
         )
     return cast(Backend, made)
-
-
-def require_options(name: str, settings: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuse options that a backend does not have.
-
-    Raises:
-        ExecutionError: There is one.
-    """
-    for option in settings:
-        if option not in known:
-            listed = f"It has {', '.join(sorted(known))}." if known else "It has none."
-            raise ExecutionError(
-                f"the backend {name!r} has no option {option!r:.60}",
-                remedy=did_you_mean(str(option), known) or listed,
-            )

@@ -17,8 +17,8 @@ from torch_ir.backends.backend_registry import (
     Runner,
     as_backend,
     find_backend,
-    require_options,
 )
+from torch_ir.backends.known_options import joined, require_options
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.backends.support_report import delegate_backend, require_delegate
 from torch_ir.errors import BackendError, ExecutionError, code_of
@@ -138,7 +138,7 @@ def _streaming(backend: object, memory: int | str) -> Backend:
                 "memory= is for weights in files, the backend 'aten', and no gradients",
                 remedy="Give the path of a safetensors file, or of a folder of shards.",
             )
-        require_options("aten", options.settings, {"progress"})
+        require_options("aten", options.settings, ("progress",))
         progress: Any = options.settings.get("progress")
         device = one_device(options.placement)
         if device is None:
@@ -152,6 +152,12 @@ def _streaming(backend: object, memory: int | str) -> Backend:
     return streaming
 
 
+def _require_known(name: str, backend: object, settings: Mapping[str, Any]) -> None:
+    if settings:
+        known: Any = getattr(backend, "known_options", tuple)
+        require_options(name, settings, known())
+
+
 def _maker(
     backend: str | Backend | type | Sequence[str | DelegateBackend], settings: Mapping[str, Any]
 ) -> Backend:
@@ -160,16 +166,14 @@ def _maker(
         backend = cast(DelegateBackend, as_backend(backend))
     if isinstance(backend, str):
         found: Any = find_backend(backend)
-        known = getattr(found, "known_options", tuple)()
-        require_options(backend, settings, known)
+        _require_known(backend, found, settings)
         return found
     if not isinstance(backend, Sequence):
-        known = getattr(backend, "known_options", tuple)()
-        require_options(getattr(backend, "name", repr(backend)), settings, known)
+        _require_known(getattr(backend, "name", repr(backend)), backend, settings)
         return backend
     parts = [_delegate(item) for item in backend if item != "aten"]
-    for part in parts:
-        require_options(part.name, settings, {o for p in parts for o in p.known_options()})
+    if settings and parts:
+        require_options(parts[0].name, settings, joined([p.known_options() for p in parts]))
 
     def several(ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options) -> Runner:
         from torch_ir.backends.native.native_executor import NativeExecutor

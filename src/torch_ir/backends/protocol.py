@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from torch_ir.arguments import public
+from torch_ir.backends.known_options import Known
 from torch_ir.errors import BackendError, ExecutionError, code_of
 from torch_ir.ir import IR, OpNode
 
@@ -164,8 +165,12 @@ class DelegateBackend(ABC):
         """Return the program as the backend would have it partitioned: by default as it is."""
         return ir
 
-    def known_options(self) -> Collection[str]:
-        """Return the names of the options that :func:`torch_ir.compile` may pass on."""
+    def known_options(self) -> Known:
+        """Return the options that :func:`torch_ir.compile` may pass on.
+
+        Their names, or a mapping from these to what each takes: a type, a tuple of names of which
+        it takes one, a frozenset of names of which it takes a list, or None for anything.
+        """
         return ()
 
     def require_no_grad(self, options: Options) -> None:

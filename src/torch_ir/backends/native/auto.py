@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch_ir.backends.assignment import Assignment
 from torch_ir.backends.aten import compile_aten
 from torch_ir.backends.backend_registry import Options, Runner, find_backend, has_package
+from torch_ir.backends.known_options import Known
 from torch_ir.backends.native.blobs import Blobs
 from torch_ir.backends.native.guarded import Guarded
 from torch_ir.backends.native.native_executor import NativeExecutor
@@ -120,8 +121,8 @@ class Auto:
     the fastest leaves nodes to torch, it is tried with each other that gains.
     """
 
-    def known_options(self) -> Collection[str]:
-        """Return the names of the options."""
+    def known_options(self) -> Known:
+        """Return the options: none."""
         return ()
 
     def __call__(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 
+from torch_ir.backends.known_options import Known
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated, Support, TupleCalled
 from torch_ir.ir import IR, OpNode
@@ -46,9 +47,9 @@ class ExecuTorch(NativeBackend):
         found = [name.partition("::") for name in library._get_operator_names()]
         return _WHOLE | {rest.split(".")[0] for space, _, rest in found if space == "aten"}
 
-    def known_options(self) -> Collection[str]:
-        """Return the names of the options."""
-        return ("xnnpack",)
+    def known_options(self) -> Known:
+        """Return the options."""
+        return {"xnnpack": bool}
 
     def supports(self, node: OpNode, ir: IR) -> Support:
         """Return whether some overload of the operator has a kernel, and what denies it."""

@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from torch_ir.backends.known_options import Known
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated, TupleCalled
 from torch_ir.backends.runtimes.onnx_model import array_of, onnx_bytes, onnx_operators
 from torch_ir.lazy import optional_module
 from torch_ir.quiet import quietly
-
-_OPTIONS = frozenset(("threads", "providers", "graph_optimization_level"))
 
 
 class OnnxRuntime(NativeBackend):
@@ -47,9 +46,14 @@ class OnnxRuntime(NativeBackend):
         """The operators that torch's exporter translates."""
         return frozenset(self.operators())
 
-    def known_options(self) -> Collection[str]:
-        """Return the names of the options."""
-        return _OPTIONS
+    def known_options(self) -> Known:
+        """Return the options, with the levels and providers of the installed package."""
+        levels = [*self._runtime.GraphOptimizationLevel.__members__]
+        return {
+            "threads": int,
+            "providers": frozenset(self._runtime.get_available_providers()),
+            "graph_optimization_level": tuple(levels),
+        }
 
     def operators(self) -> Collection[str]:
         """Return the operators for which torch's exporter has a translation."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
+from torch_ir.backends.known_options import Known
 from torch_ir.backends.native.building import DeclinedError
 from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated, TupleCalled
@@ -21,7 +22,11 @@ from torch_ir.backends.runtimes.openvino_model import openvino_model
 from torch_ir.ir.values import dtype_name
 from torch_ir.lazy import optional_module
 
-_OPTIONS = frozenset(("INFERENCE_PRECISION_HINT", "INFERENCE_NUM_THREADS", "PERFORMANCE_HINT"))
+_OPTIONS: Known = {
+    "INFERENCE_PRECISION_HINT": ("f32", "bf16", "f16", "dynamic"),
+    "INFERENCE_NUM_THREADS": int,
+    "PERFORMANCE_HINT": ("LATENCY", "THROUGHPUT", "CUMULATIVE_THROUGHPUT"),
+}
 _NEEDED = "the backend 'openvino'"
 
 
@@ -59,8 +64,8 @@ class OpenVino(NativeBackend):
         """Return the operators that its frontend translates: it names those of torch.compile."""
         return self.takes
 
-    def known_options(self) -> Collection[str]:
-        """Return the names of the options."""
+    def known_options(self) -> Known:
+        """Return the options."""
         return _OPTIONS
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:

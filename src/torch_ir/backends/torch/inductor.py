@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.assignment import assign, left_over
 from torch_ir.backends.backend_registry import Options, Runner
+from torch_ir.backends.known_options import Known
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated, Support
 from torch_ir.backends.torch.graph_module import uncallable
@@ -78,11 +79,16 @@ class Inductor(NativeBackend):
                     or "torch._inductor.list_options() lists them.",
                 )
 
-    def known_options(self) -> Collection[str]:
-        """Return the names of inductor's options, and ``fallback``: let torch run the rest."""
-        from torch._inductor import list_options
+    def known_options(self) -> Known:
+        """Return inductor's options, and ``fallback``: let torch run the rest.
 
-        return ("fallback", *list_options())
+        Those of a plain type take values of it; torch asks for the same.
+        """
+        from torch._inductor import config
+
+        kinds = {name: type(value) for name, value in config.get_config_copy().items()}
+        plain = {name: kind if kind in (bool, str) else None for name, kind in kinds.items()}
+        return {"fallback": bool, **plain}
 
     def supports(self, node: OpNode, ir: IR) -> Support:
         """Return whether the node is an operator of torch's own, of real numbers."""
