@@ -44,7 +44,10 @@ class OnnxRuntime(NativeBackend):
     @cached_property
     def takes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
         """The operators that torch's exporter translates."""
-        return frozenset(self.operators())
+        _ = self._runtime
+        optional_module("onnxscript", "the backend 'onnxruntime'", "onnxruntime")
+        with quietly():
+            return onnx_operators()
 
     def known_options(self) -> Known:
         """Return the options, with the levels and providers of the installed package."""
@@ -57,10 +60,7 @@ class OnnxRuntime(NativeBackend):
 
     def operators(self) -> Collection[str]:
         """Return the operators for which torch's exporter has a translation."""
-        _ = self._runtime
-        optional_module("onnxscript", "the backend 'onnxruntime'", "onnxruntime")
-        with quietly():
-            return onnx_operators()
+        return self.takes
 
     def build(self, program: ExportedProgram, options: Mapping[str, Any]) -> Delegated:
         """Convert a program to ONNX, and make a session of it."""
