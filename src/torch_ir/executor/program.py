@@ -13,6 +13,7 @@ from torch.amp import is_autocast_available
 from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, TorchIRError
 from torch_ir.executor.autograd.gradients import Differentiator
+from torch_ir.executor.codegen.lines import CodeLine
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.run_time import NoTensorError
 from torch_ir.executor.codegen.source import write_source
@@ -223,17 +224,17 @@ class CompiledProgram:
         if self.grad:
             return self._call_recording(args, module)
         before = torch.is_grad_enabled()
-        if before:
-            _set_grad_enabled(False)
         below = self._below
         if below is BelowAutograd and any(map(is_sparse, args)):
             below = BelowViewTracking
         try:
+            if before:  # within, as an interrupt may come behind each call
+                _set_grad_enabled(False)
             if below is None:
                 return module.run(*args)
             with below():
                 return module.run(*args)
-        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+        except BaseException as error:  # noqa: BLE001  # kernels raise anything; or an interrupt
             raise self._explained(error, module) from _cause(error)
         finally:
             if before:
@@ -244,24 +245,30 @@ class CompiledProgram:
             return module.run(*args)
         except StopsRecomputation:  # the checkpoint around it has what it wants
             raise
-        except Exception as error:  # noqa: BLE001  # kernels raise anything; it is the cause
+        except BaseException as error:  # noqa: BLE001  # kernels raise anything; or an interrupt
             raise self._explained(error, module) from _cause(error)
         finally:
             self.state.detach()
 
-    def _explained(self, error: Exception, module: Compiled) -> Exception:
-        """What a node raised, with the node."""
-        nodes = list(module.nodes_of(error.__traceback__))
-        if self.state.tensors and nodes and self.plan.first_state_write is not None:
-            position = next((i for i, n in enumerate(self.plan.ir.nodes) if n is nodes[0]), 0)
-            if position >= self.plan.first_state_write:
-                self.state.tear()
-        return _shown(error, nodes)
+    def _explained(self, error: BaseException, module: Compiled) -> BaseException:
+        """What a node raised, with the node; the state is torn if that may be between writes."""
+        lines = list(module.lines_of(error.__traceback__))
+        if self.state.tensors and _are_behind_a_write(self.plan, lines):
+            self.state.tear()
+        return _shown(error, [line.node for line in lines if line.node is not None])
+
+
+def _are_behind_a_write(plan: Plan, lines: Sequence[CodeLine]) -> bool:
+    """Whether a run that ended on some lines, the outermost first, may have written a buffer."""
+    node = next((line.node for line in lines if line.node is not None), None)
+    first = plan.first_state_write
+    behind = () if first is None else plan.ir.nodes[first:]
+    return any(line.writes for line in lines) or any(node is other for other in behind)
 
 
 def _plain_calls(
     module: Compiled,
-    parts: tuple[Callable[..., Any], Callable[..., Exception], bool],
+    parts: tuple[Callable[..., Any], Callable[..., BaseException], bool],
     results: Results,
     last: LastCall,
     otherwise: Callable[..., Any],
@@ -326,8 +333,8 @@ def _moved(value: Any, device: torch.device) -> Any:
     return value.to(device) if is_elsewhere and not value.is_meta else value
 
 
-def _cause(error: Exception) -> BaseException | None:
-    if isinstance(error, TorchIRError | ListenerError):
+def _cause(error: BaseException) -> BaseException | None:
+    if isinstance(error, TorchIRError | ListenerError) or not isinstance(error, Exception):
         return error.__cause__
     return error
 
@@ -338,12 +345,16 @@ def _observed(plan: Plan, device: torch.device, recorded: bool, reuse: bool) -> 
     return compile_source(written, plan.ir.model_name)
 
 
-def _shown(error: Exception, nodes: Sequence[OpNode]) -> Exception:
-    """What a listener raised, or an error with the node at which a run ended."""
+def _shown(error: BaseException, nodes: Sequence[OpNode]) -> BaseException:
+    """What a listener raised, an interrupt, or an error with the node at which a run ended."""
     if isinstance(error, ListenerError):
         cause = error.__cause__
-        return error if cause is None or isinstance(cause, StopError) else cause  # pyright: ignore[reportReturnType]  # what listeners raise is an Exception
-    if not nodes or (isinstance(error, TorchIRError) and error.node):
+        return error if cause is None or isinstance(cause, StopError) else cause
+    if (
+        not isinstance(error, Exception)
+        or not nodes
+        or (isinstance(error, TorchIRError) and error.node)
+    ):
         return error
     return _at_node(nodes[-1], error)
 

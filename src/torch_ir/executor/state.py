@@ -54,6 +54,7 @@ class State:
     def reset(self) -> None:
         """Give every buffer its first value again."""
         with self.in_turn():
+            self._is_torn = True  # until all have them
             with torch.no_grad():
                 for name, tensor in self.tensors.items():
                     first = self._first[name]

@@ -172,11 +172,8 @@ class Safe(TupleCalled):
             return self._run(self._call_plain, given, given)
         if self._turn is None:
             return self._call_plain(given)
-        self._turn.acquire()  # here, as in _run: a function more is a part of a small call
-        try:
+        with self._turn:  # here, as in _run: a function more is a part of a small call
             return self._call_plain(given)
-        finally:
-            self._turn.release()
 
     def _run(
         self,
@@ -190,11 +187,8 @@ class Safe(TupleCalled):
         if self._turn is None:
             made = call(given)
         else:
-            self._turn.acquire()  # "with" takes twice as long
-            try:
+            with self._turn:  # no interrupt comes between this and what releases it
                 made = call(given)
-            finally:
-                self._turn.release()
         if self.places:
             made = into_arguments(self.places, own, made)
         if self.copied:

@@ -137,11 +137,13 @@ class _InPlace(TupleCalled):
             for position, tensor in zip(self._moving, moving, strict=True):
                 where = (tensor.data_ptr(), tensor.shape)
                 if self._bound.get(position) != where:
+                    self._bound[position] = None  # until it is known, if an interrupt comes
                     self._binding.bind_input(self._given[position], *_memory(tensor))
                     self._bound[position] = where
             for result, place in self._places.items():
                 where = given[place].data_ptr()  # which a tensor may have changed
                 if self._bound.get(place) != where:
+                    self._bound[place] = None
                     self._binding.bind_input(self._given[place], *_memory(given[place]))
                     self._binding.bind_output(self._made[result], *_memory(given[place]))
                     self._bound[place] = where

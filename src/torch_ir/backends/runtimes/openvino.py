@@ -143,6 +143,7 @@ class _Request(TupleCalled):
             if array.dtype in _WIDE and not is_within(array, -self._room, self._room):
                 raise DeclinedError("the CPU plugin compares integers as 32-bit floats")
             array = array.astype(self._types[index], copy=False)
+            self._bound[index] = None  # until it is known, as an interrupt may come in between
             self._set(index, self._tensor(array, shared_memory=True))
             self._bound[index] = where if array is whole else None
         self._infer({}, share_outputs=True, decode_strings=False)

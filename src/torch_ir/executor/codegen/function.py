@@ -61,7 +61,7 @@ class FunctionWriter:
 
     def _indented(self, lines: Iterable[CodeLine]) -> Iterator[CodeLine]:
         inner = f"{self._indent}    "
-        return (CodeLine(inner + text, node, is_call) for text, node, is_call in lines)
+        return (line._replace(text=inner + line.text) for line in lines)
 
     # -- parameters and results -------------------------------------------------------------------
 

@@ -29,11 +29,13 @@ class CodeLine(NamedTuple):
         text: The line.
         node: The node.
         is_call: Whether it is the line that calls the node's operator.
+        writes: Whether it writes a buffer or an input when the program ends.
     """
 
     text: str
     node: OpNode | None = None
     is_call: bool = False
+    writes: bool = False
 
     def explained(self) -> str:
         """Return the line with a comment that gives a call's types, operator and source."""

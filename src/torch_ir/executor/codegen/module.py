@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
+from torch_ir.executor.codegen.lines import CodeLine
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.codegen.source import Source
 from torch_ir.infer.binder import BoundCall
-from torch_ir.ir import OpNode
 from torch_ir.weights.tensor_registry import DirectKernel
 
 
@@ -38,13 +38,11 @@ class Compiled:
     filename: str
     source: Source
 
-    def nodes_of(self, traceback: TracebackType | None) -> Iterator[OpNode]:
-        """Yield the nodes on whose lines a traceback passes, the outermost first."""
+    def lines_of(self, traceback: TracebackType | None) -> Iterator[CodeLine]:
+        """Yield the lines on which a traceback passes, the outermost first."""
         while traceback is not None:
             if traceback.tb_frame.f_code.co_filename == self.filename:
-                node = self.source.node_at(traceback.tb_lineno)
-                if node is not None:
-                    yield node
+                yield self.source.line_at(traceback.tb_lineno)
             traceback = traceback.tb_next
 
 

@@ -18,7 +18,6 @@ from torch_ir.executor.codegen.lines import CodeLine, GeneratedModule
 from torch_ir.executor.codegen.names import printable
 from torch_ir.executor.plan import Plan
 from torch_ir.infer.binder import BoundCall
-from torch_ir.ir import OpNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,9 @@ class Source:
         """The same without comments, which Python would read for nothing."""
         return "\n".join([line.text for line in self.lines])
 
-    def node_at(self, number: int) -> OpNode | None:
-        """Return the node that a line runs, by its number from 1."""
-        return self.lines[number - 1].node if 0 < number <= len(self.lines) else None
+    def line_at(self, number: int) -> CodeLine:
+        """Return a line by its number from 1; an empty one where there is none."""
+        return self.lines[number - 1] if 0 < number <= len(self.lines) else CodeLine("")
 
 
 def write_source(

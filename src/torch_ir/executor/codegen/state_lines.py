@@ -60,9 +60,10 @@ class StateWriter:
             if self._is_handed_over(write):
                 name = "renew" if write.target in self.buffers else "hand_over"
                 hand_over = self._names.module.imported(RUN_TIME, name)
-                yield CodeLine(f"{hand_over}({self.external(write.target)}, {value})")
+                text = f"{hand_over}({self.external(write.target)}, {value})"
             else:
-                yield CodeLine(f"{self._names.value(write.target)}.copy_({value})")
+                text = f"{self._names.value(write.target)}.copy_({value})"
+            yield CodeLine(text, writes=True)
 
     def _is_handed_over(self, write: StateWrite) -> bool:
         return write.is_handed_over and not self._observed  # who watches keeps values
