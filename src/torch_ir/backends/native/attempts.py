@@ -14,7 +14,7 @@ from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import held_tensors, misfit
 from torch_ir.backends.native.building import DeclinedError, Safe, built, copy_of
-from torch_ir.backends.native.samples import Samples
+from torch_ir.backends.native.samples import SETS, Samples
 from torch_ir.backends.state_writes import updated
 from torch_ir.errors import CacheError, OptionalDependencyError, first_line
 from torch_ir.infer.bindings import Symbols
@@ -46,6 +46,7 @@ class Attempt:
         runs: How many sets of inputs it was judged on, in which no size and no number is 0.
         is_empty: Whether it was judged on other ones, which say nothing of elements.
         sample: The arguments of one call, where it is to be timed.
+        last: The results of the last call that was judged, as long as more have to be.
         written: The inputs in whose memory outputs are given, by the name of the output.
     """
 
@@ -58,6 +59,7 @@ class Attempt:
     runs: int = 0
     is_empty: bool = False
     sample: tuple[Any, ...] | None = None
+    last: Sequence[torch.Tensor] = ()
     written: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def shows(self, given: Sequence[Any]) -> bool:
@@ -175,6 +177,7 @@ def _verify(attempt: Attempt, samples: Samples) -> None:
         shows = attempt.shows((*given, *sizes))
         attempt.runs += shows and not is_wide
         attempt.is_empty |= not shows
+    attempt.last = attempt.last if attempt.runs < SETS else ()
     if not all(is_same(result, copy) for result, copy in kept):
         attempt.part, attempt.reason = math.inf, "a later call changes the results of an earlier"
 
@@ -213,7 +216,8 @@ def judged_call(
     if not all(is_same(*pair) for pair in pairs):
         attempt.part, attempt.reason = math.inf, "it writes to its inputs"
         return ()
-    results = _owned(attempt.call, [*copies, *attempt.held.values()], results)
+    others = [*copies, *attempt.held.values(), *attempt.last]
+    attempt.last = results = _owned(attempt.call, others, results)
     assert attempt.judge is not None  # noqa: S101  # nothing is called here unverified
     judged = [None if exact_only and is_inexact(result) else result for result in results]
     error = attempt.judge(known, judged, known, symbols)

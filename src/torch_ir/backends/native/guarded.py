@@ -108,7 +108,8 @@ class Guarded(WithFallback):
             is_other = not self._repeats(given)
             self._left -= is_other
             self.attempt.runs += is_other
-            self._last = self._last if self._left else []
+            if not self._left:
+                self._last, self.attempt.last = [], ()
             self.settled = None if self._left else self._call
         else:
             self.attempt.is_empty = True
@@ -129,4 +130,5 @@ class Guarded(WithFallback):
 
     def _refuse(self, reason: str) -> None:
         self.is_used, self.settled = False, None
+        self._last, self.attempt.last = [], ()
         self.attempt.reason = reason

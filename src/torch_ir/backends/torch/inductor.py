@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from torch_ir.backends.assignment import assign, left_over
 from torch_ir.backends.backend_registry import Options, Runner
 from torch_ir.backends.known_options import Known
+from torch_ir.backends.native.attempts import shared_places
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated, Support
 from torch_ir.backends.torch.graph_module import uncallable
@@ -166,7 +167,29 @@ class _Lazy:
         )
         with failed, torch.no_grad():
             made: Any = compile_module(module, values, options=self._options)
-            return made
+        return _with_own_results(made, given)
+
+
+def _with_own_results(made: Callable[..., Any], given: Sequence[Any]) -> Callable[..., Any]:
+    """Return a compiled function that gives no memory of its own: constants are results too.
+
+    Args:
+        made: The function.
+        given: Arguments of a call: what has the same memory in two calls is its own.
+    """
+    first, second = made(*given), made(*given)
+    resident = {
+        place
+        for place, result in enumerate(second)
+        if shared_places(first, [result]) and not shared_places(given, [result])
+    }
+    if not resident:
+        return made
+
+    def call(*given: Any) -> Sequence[torch.Tensor]:
+        return [r.clone() if i in resident else r for i, r in enumerate(made(*given))]
+
+    return call
 
 
 def _require_compiler() -> None:
