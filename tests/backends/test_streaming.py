@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -134,6 +136,109 @@ def test_a_file_that_is_cut_off(tmp_path):
     path.unlink()
     with pytest.raises(WeightLoadError, match="cannot be read: No such file"):
         run(ids)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["written", "replaced"])
+def test_a_file_that_is_no_longer_the_one_that_was_compiled_for(tmp_path, is_replaced):
+    ir, weights, path, ids = made(tmp_path)
+    run = torch_ir.compile(ir, path, memory="90KB")
+    run(ids)
+    if is_replaced:
+        new = tmp_path / "new"
+        save_file(weights, new, metadata={"behind": "other places"})
+        new.replace(path)
+    else:
+        os.utime(path, ns=(0, 0))
+    with pytest.raises(WeightLoadError) as caught:
+        run(ids)
+    assert str(caught.value) == (
+        f"{path} was written since the program was compiled, which reads the weight "
+        "'scale' there\nCompile the program again."
+    )
+
+
+def counting(tmp_path, is_functional):
+    """A program whose layers count their calls, in place or at the end; it, and its results."""
+    torch.manual_seed(0)
+    model, ids = Net(Counting).eval(), torch.arange(6).reshape(2, 3)
+    path = tmp_path / "model.safetensors"
+    save_file(model.state_dict(), path)
+    exported = torch.export.export(model, (ids,))
+    ir = torch_ir.extract_ir(exported.run_decompositions({}) if is_functional else exported)
+    whole = torch_ir.compile(ir, model.state_dict())
+    return ir, path, ids, [whole(ids)["logits"] for _ in range(16)]
+
+
+@pytest.mark.parametrize("is_functional", [False, True], ids=["in place", "functional"])
+def test_threads_take_turns_where_there_is_state(tmp_path, is_functional):
+    ir, path, ids, wanted = counting(tmp_path, is_functional)
+    run = torch_ir.compile(ir, path, memory=100_000)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            results = list(pool.map(lambda _: run(ids)["logits"], wanted))
+    finally:
+        sys.setswitchinterval(before)
+    assert all(any(same(result, one) for result in results) for one in wanted)
+
+
+@pytest.mark.parametrize("is_functional", [False, True], ids=["in place", "functional"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_call_that_ends_between_two_writes(tmp_path, is_functional, error):
+    ir, path, ids, wanted = counting(tmp_path, is_functional)
+    steps, ends = [], {0: error()}
+
+    def progress(*_):
+        steps.append(_)
+        if len(steps) % len(run.steps) == 4 and (raised := ends.pop(0, None)):
+            raise raised
+
+    run = torch_ir.compile(ir, path, memory=100_000, options={"progress": progress})
+    with pytest.raises(error):
+        run(ids)
+    if is_functional:
+        assert same(run(ids)["logits"], wanted[0])
+        return
+    with pytest.raises(ExecutionError) as caught:
+        run(ids)
+    assert str(caught.value) == (
+        "the buffers are half written: the last call failed between two writes\n"
+        "Call reset() to start again with their first values."
+    )
+    run.reset()
+    assert [same(run(ids)["logits"], one) for one in wanted[:2]] == [True, True]
+
+
+class Showing(nn.Module):
+    """Gives its state, a part of it, and a weight that no operator reads, as they are."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        self.register_buffer("seen", torch.zeros(4))
+
+    def forward(self, x):
+        self.seen.add_(1)
+        return self.fc(x) * self.seen, self.seen, self.seen[1:3], self.fc.bias.detach()
+
+
+def test_results_stay_and_what_is_written_in_them_is_in_no_later_ones(tmp_path):
+    model, x = Showing(), torch.randn(2, 4)
+    path = tmp_path / "model.safetensors"
+    save_file(model.state_dict(), path)
+    exported = torch.export.export(model, (x,))
+    run = torch_ir.compile(torch_ir.extract_ir(exported), path, memory="1MB")
+    kept = []
+    for call in range(1, 4):
+        results = run(x)
+        assert same(results[0], (model.fc(x) * call).detach())
+        assert same(results[1:3], (torch.full((4,), float(call)), torch.full((2,), float(call))))
+        assert same(results[3], model.fc.bias.detach())
+        for result in results:
+            result.fill_(7.0)
+        kept.append(results)
+    assert all(bool((result == 7).all()) for results in kept for result in results)
 
 
 def test_what_cannot_be_streamed(tmp_path):

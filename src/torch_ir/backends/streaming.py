@@ -12,12 +12,14 @@ import torch
 
 from torch_ir.errors import CompileError, ExecutionError
 from torch_ir.executor import ExecGraph, compile_graph
+from torch_ir.executor.codegen.run_time import in_copied_storage
 from torch_ir.executor.inputs import (
     check_inputs,
     flatten_arguments,
     require_unwatched,
     results_of,
 )
+from torch_ir.executor.state import State
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Mutation, OpNode
 from torch_ir.ir.functions import LayerRun, function_key, function_of, layer_path
@@ -27,7 +29,6 @@ from torch_ir.ir.queries import (
     kept_values,
     last_uses,
     live_out,
-    written_values,
 )
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
@@ -93,7 +94,8 @@ class StreamingRunner(Uncopied):
     """A program that runs with a part of its weights in memory at any time.
 
     It is run layer by layer; while one runs, a thread reads the weights of the next. Equal layers
-    are compiled once. Constants and the state of the program stay in memory.
+    are compiled once. Constants and the state of the program stay in memory; calls of a program
+    that has some take turns, and where one fails between two writes the next asks for a reset.
 
     Args:
         ir: The program.
@@ -128,14 +130,14 @@ class StreamingRunner(Uncopied):
         self._device = device
         self._keys = external_keys(self._flat)
         constants = [key for key in self._keys.values() if key in self._flat.constants]
-        written = _written(self._flat, weights.places)
-        self._state = {key: tensor.clone() for key, tensor in self._initial(written).items()}
-        self._state |= constant_tensors(self._flat.constants, constants, device=device)
-        self._initial_keys = written
-        kept = sum(t.numel() * t.element_size() for t in self._state.values())
-        self.needed = kept + _values_bytes(self._flat)
+        made = constant_tensors(self._flat.constants, constants, device=device)
+        self._state = State(self._flat, _FirstValues(self._keys, made, weights, device))
+        fixed = {name: made[key] for name, key in self._keys.items() if key in made}
+        self._kept = {**fixed, **self._state.tensors}
+        distinct = {id(tensor): tensor for tensor in self._kept.values()}.values()
+        self.needed = sum(t.nbytes for t in distinct) + _values_bytes(self._flat)
         self._budget = memory - self.needed
-        self.steps = tuple(_steps(self._flat, self._keys, weights, self._state, self._budget))
+        self.steps = tuple(_steps(self._flat, self._keys, weights, self._kept, self._budget))
         self._require_room(memory)
         self._graphs: dict[int, ExecGraph] = {}
         for step in self.steps:
@@ -144,11 +146,6 @@ class StreamingRunner(Uncopied):
 
     def __repr__(self) -> str:
         return f"StreamingRunner({self.ir.model_name!r}, {len(self.steps)} steps)"
-
-    def _initial(self, keys: Sequence[str]) -> dict[str, torch.Tensor]:
-        buffer = torch.empty(self._stream.room(keys), dtype=torch.uint8)
-        read = self._stream.read(keys, buffer)
-        return {key: tensor.to(self._device) for key, tensor in read.items()}
 
     def _require_room(self, memory: int) -> None:
         largest = max(self.steps, key=lambda step: self._stream.room(step.weights))
@@ -162,9 +159,7 @@ class StreamingRunner(Uncopied):
 
     def reset(self) -> None:
         """Set the state of the program back to what it was at first."""
-        constants = {k: c for k, c in self._flat.constants.items() if k in self._state}
-        self._state |= constant_tensors(constants, list(constants), device=self._device)
-        self._state |= {k: t.clone() for k, t in self._initial(self._initial_keys).items()}
+        self._state.reset()
 
     @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -181,27 +176,62 @@ class StreamingRunner(Uncopied):
         if self._device != _CPU:
             inputs = tuple([tensor.to(self._device) for tensor in inputs])
         symbols = check_inputs(self.ir, inputs, self._device, given)
-        outputs = self._run(dict(zip(self.ir.input_names, inputs, strict=True)))
+        with self._state.in_turn():
+            self._state.require_whole()
+            outputs = self._run(dict(zip(self.ir.input_names, inputs, strict=True)))
         return results_of(self.ir, outputs, symbols)
 
     def _run(self, values: dict[str, torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        values |= {n: self._state[k] for n, k in self._keys.items() if k in self._state}
-        flat = self._flat
-        with ThreadPoolExecutor(1, "torch-ir weights") as reader, torch.no_grad():
-            for step, tensors in self._with_weights(reader):
-                own = {name: tensors[key] for name, key in step.keys.items()}
-                given = [own[name] if name in own else values[name] for name in step.takes]
-                results = self._graphs[id(step.body)].eval(given)
-                own_memory = self._device == _CPU
-                kept = _kept(results, tensors) if own_memory else results
-                values |= zip(step.gives, kept, strict=True)
-                del own, given, results, tensors
-                for name in step.dead:
-                    values.pop(name, None)
-        written = [m for m in flat.mutations if m.target != m.value.name]
-        for mutation, new in [(m, values[m.value.name].clone()) for m in written]:
-            values[mutation.target].copy_(new)
-        return tuple([values[name] for name in flat.output_names])
+        """The outputs for the inputs by name; the state is torn where it fails behind a write."""
+        values |= self._kept
+        has_written = False
+        try:
+            with ThreadPoolExecutor(1, "torch-ir weights") as reader, torch.no_grad():
+                for step, tensors in self._with_weights(reader):
+                    has_written |= bool(step.body.mutations)
+                    values |= self._results(step, tensors, values)
+                    del tensors
+                    for name in step.dead:
+                        values.pop(name, None)
+                values |= self._unread(values)
+                written = [m for m in self._flat.mutations if m.target != m.value.name]
+                new = [values[mutation.value.name].clone() for mutation in written]
+                has_written |= bool(written)
+                for mutation, value in zip(written, new, strict=True):
+                    values[mutation.target].copy_(value)
+        except BaseException:  # an interrupt too
+            if has_written:
+                self._state.tear()
+            raise
+        return self._owned([values[name] for name in self._flat.output_names])
+
+    def _results(
+        self,
+        step: StreamStep,
+        tensors: Mapping[str, torch.Tensor],
+        values: Mapping[str, torch.Tensor],
+    ) -> dict[str, torch.Tensor]:
+        own = {name: tensors[key] for name, key in step.keys.items()}
+        given = [own[name] if name in own else values[name] for name in step.takes]
+        results = self._graphs[id(step.body)].eval(given)
+        kept = _kept(results, tensors) if self._device == _CPU else results
+        return dict(zip(step.gives, kept, strict=True))
+
+    def _unread(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The weights that no step reads and that are results, or new values of the state."""
+        wanted = {*self._flat.output_names, *(m.value.name for m in self._flat.mutations)}
+        names = sorted(wanted - values.keys())
+        keys = [*dict.fromkeys([self._keys[name] for name in names])]
+        _, read = self._read(keys, None, self._stream.room(keys))
+        return {name: read[self._keys[name]] for name in names}
+
+    def _owned(self, results: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        """The results, copied where they show the state, which the next call changes."""
+        state = {storage_of(tensor) for tensor in self._state.tensors.values()}
+        shown = [i for i, result in enumerate(results) if state and storage_of(result) in state]
+        copies = in_copied_storage([results[i] for i in shown])
+        owned = dict(zip(shown, copies, strict=True))
+        return tuple([owned.get(i, result) for i, result in enumerate(results)])
 
     def _with_weights(
         self, reader: ThreadPoolExecutor
@@ -258,10 +288,31 @@ def _kept(
     return [tensor.clone() if storage_of(tensor) in buffers else tensor for tensor in results]
 
 
-def _written(ir: IR, keys: Mapping[str, object]) -> list[str]:
-    """The weights that the program writes, which are its state."""
-    external = external_keys(ir)
-    return sorted({external[n] for n in written_values(ir) if external.get(n) in keys})
+class _FirstValues(Mapping[str, torch.Tensor]):
+    """The tensors of a program by the names that nodes use: constants, and weights read anew."""
+
+    def __init__(
+        self,
+        keys: Mapping[str, str],
+        constants: Mapping[str, torch.Tensor],
+        weights: WeightStream,
+        device: torch.device,
+    ):
+        self._keys, self._constants = keys, constants
+        self._weights, self._device = weights, device
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        key = self._keys[name]
+        if key in self._constants:
+            return self._constants[key]
+        buffer = torch.empty(self._weights.room([key]), dtype=torch.uint8)
+        return self._weights.read([key], buffer)[key].to(self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
 
 
 def _values_bytes(ir: IR) -> int:
@@ -299,10 +350,10 @@ def _steps(
     ir: IR,
     keys: Mapping[str, str],
     weights: WeightStream,
-    state: Mapping[str, torch.Tensor],
+    kept: Mapping[str, torch.Tensor],
     budget: int,
 ) -> Iterator[StreamStep]:
-    streamed = {name: key for name, key in keys.items() if key not in state}
+    streamed = {name: key for name, key in keys.items() if name not in kept}
     rooms = {name: weights.room([key]) for name, key in streamed.items()}
     bodies: dict[Hashable, IR] = {}
     dead = dead_after(ir.nodes, kept_values(ir).union(ir.input_names, keys))

@@ -68,7 +68,7 @@ class State:
 
     def tear(self) -> None:
         """Note that a run has failed between two writes."""
-        self._is_torn = True
+        self._is_torn = bool(self.tensors)
 
     def require_whole(self) -> None:
         """Check that the last run has left the buffers as a run may find them.

@@ -24,12 +24,21 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """Where the bytes of a tensor lie in a file."""
+    """Where the bytes of a tensor lie in a file.
+
+    Attributes:
+        file: The file.
+        start: The position of the first.
+        size: How many there are.
+        meta: The type of the tensor.
+        version: What tells that nobody has written the file since.
+    """
 
     file: Path
     start: int
     size: int
     meta: TensorMeta
+    version: tuple[int, ...]
 
     @property
     def room(self) -> int:
@@ -60,13 +69,14 @@ class WeightStream:
             )
         keys = {meta.name for meta in ir.weights}.union(ir.weight_aliases) & set(weights)
         check_weights(ir, {key: weights[key] for key in keys}, source=str(path))
-        spans = {file: _spans(file) for file in {weights.paths[key] for key in keys}}
+        found = {file: _spans(file) for file in {weights.paths[key] for key in keys}}
         self.places: dict[str, TensorPlace] = {}
         for meta in ir.weights:
             names = [meta.name, *(a for a, key in ir.weight_aliases.items() if key == meta.name)]
             key = next(name for name in names if name in keys)
             file = weights.paths[key]
-            self.places[meta.name] = TensorPlace(file, *spans[file][key], meta)
+            spans, version = found[file]
+            self.places[meta.name] = TensorPlace(file, *spans[key], meta, version)
 
     def room(self, keys: Sequence[str]) -> int:
         """Return the bytes of a buffer that holds some weights."""
@@ -78,7 +88,8 @@ class WeightStream:
         Pages of the files that have been read are given back to the system.
 
         Raises:
-            WeightLoadError: A file cannot be read, or ends before a weight does.
+            WeightLoadError: A file cannot be read, ends before a weight does, or is not the one
+                that it was.
         """
         tensors: dict[str, torch.Tensor] = {}
         at = 0
@@ -93,20 +104,27 @@ class WeightStream:
         return tensors
 
 
-def _spans(file: Path) -> dict[str, tuple[int, int]]:
-    """Where each tensor of a file begins, and its bytes."""
+def _version(file: int) -> tuple[int, ...]:
+    """What changes when another file takes the name of an open one, or when it is written."""
+    found = os.fstat(file)
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _spans(file: Path) -> tuple[dict[str, tuple[int, int]], tuple[int, ...]]:
+    """Where each tensor of a file begins, and its bytes; and the version of the file."""
     with (
         file.open("rb") as opened,
         mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data,
         memoryview(data) as view,
         raised_as(lambda error: WeightLoadError(f"{file}: {error}")),
     ):
+        version = _version(opened.fileno())
         entries, texts, begin = tensor_entries(view)
     spans: dict[str, tuple[int, int]] = {}
     for name, entry in entries.items():
         start, end = entry.data_offsets
         spans[name] = begin + start, end - start
-    return spans | {name: spans[other] for name, other in same_tensors(texts).items()}
+    return spans | {name: spans[other] for name, other in same_tensors(texts).items()}, version
 
 
 def _fill(key: str, place: TensorPlace, into: memoryview) -> None:
@@ -124,6 +142,12 @@ def _fill(key: str, place: TensorPlace, into: memoryview) -> None:
                         remedy="The file was cut off since the program was compiled.",
                     )
                 done += count
+            if _version(file) != place.version:  # it may have been written meanwhile
+                raise WeightLoadError(
+                    f"{place.file} was written since the program was compiled, which reads the "
+                    f"weight {key!r} there",
+                    remedy="Compile the program again.",
+                )
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(file, place.start, place.size, os.POSIX_FADV_DONTNEED)
         finally:
