@@ -210,6 +210,21 @@ def test_a_call_that_ends_between_two_writes(tmp_path, is_functional, error):
     assert [same(run(ids)["logits"], one) for one in wanted[:2]] == [True, True]
 
 
+def test_a_call_within_a_call_is_refused_where_there_is_state(tmp_path):
+    ir, path, ids, wanted = counting(tmp_path, is_functional=True)
+    within = []
+
+    def progress(*_):
+        if within:
+            within.pop()(ids)
+
+    run = torch_ir.compile(ir, path, memory=100_000, options={"progress": progress})
+    within.append(run)
+    with pytest.raises(ExecutionError, match="the program is called within a call of it"):
+        run(ids)
+    assert same(run(ids)["logits"], wanted[0])
+
+
 class Showing(nn.Module):
     """Gives its state, a part of it, and a weight that no operator reads, as they are."""
 

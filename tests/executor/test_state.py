@@ -9,7 +9,7 @@ from torch import nn
 
 import torch_ir
 from torch_ir.errors import ConversionError, ExecutionError
-from torch_ir.executor import IRExecutor
+from torch_ir.executor import IRExecutor, register_executor, unregister_executor
 from whole_way import Lambda, runs_as_eager, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:the model is in training mode")
@@ -244,6 +244,49 @@ def test_state_made_in_inference_mode_goes_on_outside_of_it():
         executor = IRExecutor(ir, MayFail().state_dict())
         executor(ramp(3), torch.tensor([1]))
     assert same(executor(ramp(3), torch.tensor([1])), ramp(3)[1:2] * 2)
+
+
+@pytest.mark.parametrize("is_functional", [False, True], ids=["in place", "functional"])
+def test_a_call_within_a_call_is_refused_where_both_write(is_functional):
+    line = "aten.add.Tensor(@seen, 1)" if is_functional else "aten.add_.Tensor(@seen, 1)"
+    text = """ir {
+      weight @seen: f32[2]
+      MUTATE
+      input %x: f32[2]
+      %a: f32[2] = LINE
+      %y: f32[2] = mylib.again.default(x=%x)
+      %z: f32[2] = aten.add.Tensor(%a, %y)
+      return %z
+    }"""
+    mutate = f"mutate @seen = {'%a' if is_functional else '@seen'}"
+    ir = torch_ir.parse(text.replace("MUTATE", mutate).replace("LINE", line))
+    called = []
+
+    @register_executor("mylib.again.default")
+    def again(inputs, _attrs):
+        if called:
+            return [called.pop()(inputs[0])[0] + 0]
+        return [inputs[0] * 10]
+
+    try:
+        run, other = [IRExecutor(ir, {"seen": torch.zeros(2)}) for _ in range(2)]
+        x = torch.ones(2)
+        called.append(run)
+        with pytest.raises(ExecutionError) as caught:
+            run(x)
+        assert caught.value.message.startswith(
+            "node 'y': the program is called within a call of it, and both would write its buffers"
+        )
+        assert caught.value.remedy == (
+            "Compile the program once more for calls within a call, which then has buffers of "
+            "its own."
+        )
+        run.reset()
+        called.append(other)
+        assert same(run(x)[0], torch.full((2,), 12.0))
+        assert same(run(x)[0], torch.full((2,), 12.0))
+    finally:
+        unregister_executor("mylib.again.default")
 
 
 # -- random numbers ---------------------------------------------------------------------------

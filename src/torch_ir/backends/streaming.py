@@ -176,6 +176,7 @@ class StreamingRunner(Uncopied):
         if self._device != _CPU:
             inputs = tuple([tensor.to(self._device) for tensor in inputs])
         symbols = check_inputs(self.ir, inputs, self._device, given)
+        self._state.require_outside()
         with self._state.in_turn():
             self._state.require_whole()
             outputs = self._run(dict(zip(self.ir.input_names, inputs, strict=True)))

@@ -140,6 +140,7 @@ class CompiledProgram:
         if module is None and not self.grad and not all(map(has_storage, args)):
             module = self.differentiator.recorded()  # in a dense value's place, results are dense
         if self._turn is not None:
+            self.state.require_outside()
             with self._turn:
                 self.state.require_whole()
                 return self._call(args, module or self.module)
@@ -210,6 +211,7 @@ class CompiledProgram:
         ir = self.plan.ir
         inputs, symbols = self.checked(inputs, {})
         values = [symbols[name] for name in module.symbols]
+        self.state.require_outside()
         with self.state.in_turn(), _without_autocast(self._device_types):
             self.state.require_whole()
             results = self._call_recording((*inputs, *values), module)

@@ -46,6 +46,19 @@ class State:
             with self.turn:
                 yield
 
+    def require_outside(self) -> None:
+        """Check that no run is under way in this thread, which has read what it has yet to write.
+
+        Raises:
+            ExecutionError: One is.
+        """
+        if self.turn is not None and self.turn._is_owned():  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # by which Condition asks any lock; typeshed lacks it
+            raise ExecutionError(
+                "the program is called within a call of it, and both would write its buffers",
+                remedy="Compile the program once more for calls within a call, which then has "
+                "buffers of its own.",
+            )
+
     def copies(self) -> dict[str, torch.Tensor]:
         """Return a copy of every buffer as it is now, by the names that nodes use."""
         with self.in_turn():
