@@ -41,3 +41,16 @@ def test_what_is_read_from_a_cache_has_the_options_that_it_was_built_with(tmp_pa
         assert torch.equal(run(x), x.tanh())
         asked.append(backend.asked)
     assert asked == [(b"", {"threads": 1}), (b"stored", {"threads": 1}), (b"", {"threads": 2})]
+
+
+def test_a_weight_is_known_by_its_values_where_memory_has_others(tmp_path):
+    net, x = torch.nn.Linear(3, 2, bias=False), torch.randn(4, 3)
+    ir, weight = extract_ir(net, (x,)), net.weight.detach()
+    asked = []
+    for given in (torch._neg_view(weight), -weight, weight):
+        backend = Stored()
+        run = torch_ir.compile(ir, {"weight": given}, backend=backend, cache=tmp_path)
+        assert run.assignment.left == ()
+        torch.testing.assert_close(run(x), x @ given.t())
+        asked.append(backend.asked[0])
+    assert asked == [b"", b"stored", b""]

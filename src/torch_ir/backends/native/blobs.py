@@ -54,7 +54,7 @@ class Blobs:
         text = dumps(body.replace(model_name="", nodes=nodes))
         digest = hashlib.sha256("\n".join(facts).encode() + b"\0" + text)
         for name in sorted(held):
-            tensor = held[name].detach().cpu().contiguous()
+            tensor = held[name].detach().cpu().contiguous().resolve_conj().resolve_neg()
             digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
             digest.update(cast(Any, tensor.reshape(-1).view(torch.uint8).numpy()))
         return digest.hexdigest()
