@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -102,3 +103,35 @@ def test_what_is_no_gradient_of_bags_is_refused() -> None:
         )
     with pytest.raises(InvalidIRError, match="sparse"):
         denoted("aten._embedding_bag_backward.default", **given | {"sparse": True})
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3])
+def test_indices_behind_the_last_offset_are_open(dtype: torch.dtype) -> None:
+    draws = torch.Generator().manual_seed(0)
+    table = torch.rand(6, 5, generator=draws, dtype=torch.float64).to(dtype)
+    for last, padding, mode, weighs in product((5, 6, 8), (-1, 5), (0, 1, 2), (False, True)):
+        if weighs and mode:
+            continue
+        given: dict[str, Any] = {
+            "weight": table,
+            "indices": torch.tensor([0, 1, 2, 3, 4, 5, 0, 1]),
+            "offsets": torch.tensor([0, 3, last]),
+            "scale_grad_by_freq": False,
+            "mode": mode,
+            "sparse": False,
+            "per_sample_weights": torch.ones(8, dtype=dtype) if weighs else None,
+            "include_last_offset": True,
+            "padding_idx": padding,
+        }
+        op_type = "aten._embedding_bag.default"
+        report = verdict(op_type, given, against=BOTH)
+        assert report.verdict == "agree", (last, padding, mode, str(report))
+        first = verdict(op_type, given, lambda made: [of_row(made[0], 0), *made[1:]])
+        assert first.verdict == "disagree"
+        whole = verdict(op_type, given, lambda made: [of_row(made[0], 1), *made[1:]])
+        assert whole.verdict == ("disagree" if last == 8 else "agree")
+
+
+def of_row(result: torch.Tensor, row: int) -> torch.Tensor:
+    """The result with one row that is off."""
+    return result + torch.eye(len(result), dtype=result.dtype)[row, :, None]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from semantics.compare import refused
+from semantics.compare import denoted, refused
 from semantics.judging import off_by, seen, verdict
 from semantics.test_tolerance import bounds_of
 
@@ -220,3 +224,97 @@ def test_gradients_of_entropies_that_are_off_by_8_units_are_seen(dtype: torch.dt
         meant, _, allowed = bounds_of(name, **given)
         assert seen(meant, allowed, dtype) >= 0.95
         assert verdict(name, given, off_by(8)).verdict == "disagree"
+
+
+# -- logarithms of probabilities ------------------------------------------------------------------
+
+HALVES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+LOSSES = ("equal", "of two sizes", "behind a large one", "usual")
+
+
+def classified(
+    dtype: torch.dtype, how: str, shape: tuple[int, ...], *, weighs: bool, reduction: int
+) -> dict[str, Any]:
+    draws = torch.Generator().manual_seed(len(how))
+    values = -torch.rand(shape, generator=draws, dtype=torch.float64)
+    place = min(len(shape) - 1, 1)
+    kept = shape[:place] + shape[place + 1 :]
+    at = torch.arange(math.prod(kept)).reshape(kept).unsqueeze(place)
+    if how == "equal":
+        values = torch.full_like(values, -1.386)
+    if how == "of two sizes":
+        values = torch.where(at % 2 == 0, -0.3, -0.1).expand(shape)
+    if how == "behind a large one":
+        values = torch.where(at == 3, values - 1, values * 2.0**-11)
+    target = torch.randint(0, shape[place], kept, generator=draws)
+    if kept:
+        target.view(-1)[::5] = -100
+    weight = torch.arange(shape[place]) + 0.5
+    return {
+        "self": values.to(dtype),
+        "target": target,
+        "weight": weight.to(dtype) if weighs else None,
+        "reduction": reduction,
+        "ignore_index": -100,
+    }
+
+
+def classified_calls(dtype: torch.dtype) -> Iterator[tuple[str, dict[str, Any]]]:
+    for how, weighs, reduction in product(LOSSES, (False, True), (0, 1, 2)):
+        for shape in ((7,), (1, 3), (10_000, 3), (90, 4, 6, 5), (300, 4, 9)):
+            given = classified(dtype, how, shape, weighs=weighs, reduction=reduction)
+            if len(shape) < 3:
+                yield "aten.nll_loss_forward.default", given
+            if len(shape) == 4:
+                yield "aten.nll_loss2d_forward.default", given
+            yield "aten.nll_loss_nd.default", given
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_losses_by_class_agree(dtype: torch.dtype) -> None:
+    for op_type, given in classified_calls(dtype):
+        report = verdict(op_type, given, against=BOTH)
+        assert report.verdict == "agree", (given["self"].shape, given["reduction"], str(report))
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_losses_by_class_with_a_fault_are_seen(dtype: torch.dtype) -> None:
+    loss = torch.nn.functional.nll_loss
+    for shape, reduction in product(((50, 3), (20, 3, 6, 5)), ("none", "mean", "sum")):
+        number = ("none", "mean", "sum").index(reduction)
+        given = classified(dtype, "usual", shape, weighs=True, reduction=number)
+        scales = torch.tensor([1, 30, 3], dtype=dtype).reshape(1, 3, *[1] * (len(shape) - 2))
+        given["self"] = given["self"] * scales
+        places = torch.arange(given["target"].numel()).reshape(given["target"].shape)
+        given["target"] = given["target"].where(given["target"] < 0, places % 4 // 3 * 2)
+        values, target, weight = (given[name] for name in ("self", "target", "weight"))
+        how = {"reduction": reduction}
+        faults = {
+            "weights dropped": loss(values, target, **how),
+            "the next class": loss(values.roll(1, 1), target, weight, **how),
+            "counted what is ignored": loss(values, target.where(target >= 0, 1), weight, **how),
+            "the other reduction": loss(values, target, weight, reduction="sum") / target.numel(),
+        }
+        for name, wrong in faults.items():
+            if wrong.shape == (target.shape if reduction == "none" else ()):
+                made = verdict("aten.nll_loss_nd.default", given, lambda _, w=wrong: [w])
+                assert made.verdict == "disagree", (name, shape, reduction)
+
+
+def test_losses_by_class_by_hand() -> None:
+    values = torch.tensor([[-1.0, -2.0], [-3.0, -4.0], [-5.0, -6.0]])
+    target, weight = torch.tensor([1, 0, -100]), torch.tensor([0.5, 2.0])
+    total, weighed = denoted("aten.nll_loss_forward.default", values, target, weight, 2)
+    assert (total, weighed) == (5.5, 2.5)
+    mean, _ = denoted("aten.nll_loss_forward.default", values, target, weight)
+    assert mean == np.float32(2.2)
+    losses, none = denoted("aten.nll_loss_forward.default", values, target, None, 0)
+    assert (losses.tolist(), none) == ([2, 3, 0], 0)
+    ignored = torch.full((3,), -100)
+    assert np.isnan(denoted("aten.nll_loss.default", values, ignored))
+    assert denoted("aten.nll_loss.default", values, ignored, None, 2) == 0
+    bytes_of = target[:2].to(torch.uint8)
+    assert denoted("aten.nll_loss.default", values[:2], bytes_of) == 2.5
+    assert "out of range" in refused("aten.nll_loss.default", self=values, target=ignored + 102)
+    text = refused("aten.nll_loss.default", self=values, target=target[:2])
+    assert "no loss of float32 [3, 2] at [2]" in text

@@ -111,6 +111,11 @@ def test_the_most_frequent_element() -> None:
     assert (value, place) == (0.0, 5)
 
 
+def test_the_most_frequent_element_of_a_long_line_takes_no_square_of_memory() -> None:
+    for line in (torch.arange(200_000) % 50_000, torch.zeros(200_000), torch.arange(200_000.0)):
+        check_chosen("aten.mode.default", line, 0, dim=0)
+
+
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 @pytest.mark.parametrize("right", [False, True])
 def test_places_in_a_sorted_line(dtype: torch.dtype, right: bool) -> None:

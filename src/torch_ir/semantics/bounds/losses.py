@@ -1,4 +1,4 @@
-"""Bounds of losses over alignments, which add up logarithms step by step, and of margins.
+"""Bounds of losses: over alignments, which add up logarithms step by step, by class, by margin.
 
 What a step of a recursion adds to its error is carried on by the weights with which the states
 before it count: these are positive and add up to 1.
@@ -7,6 +7,8 @@ before it count: these are positive and add up to 1.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil, log2, sqrt
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -15,6 +17,8 @@ from torch_ir.semantics.bounds.call import WALK, BoundedCall, Errors, moduli, re
 from torch_ir.semantics.bounds.unwritten import unwritten
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.losses import (
+    MEAN,
+    NONE,
     Labelling,
     alignments,
     as_rows,
@@ -24,6 +28,7 @@ from torch_ir.semantics.operators.losses import (
     labellings,
     least_slope,
     margins_of,
+    picked_losses,
     share_of,
     through,
 )
@@ -32,6 +37,8 @@ FEW = 4
 """Roundings of a product with the gradient, of the quotient, and of a function."""
 STEP = 7
 """Those of exponentials of what is at most 0, their sum, and its logarithm."""
+LEVELS = 8
+"""Sums that kernels of losses by class keep, each of at least 16 of those of the level below."""
 
 
 def _labellings(call: BoundedCall) -> Iterator[Labelling]:
@@ -171,6 +178,47 @@ def label_counts(call: BoundedCall) -> Errors:
         moved[number, label] += np.sum(near)
     error = call.unit * (FEW + counts / 2) * counts + moved
     return [(error * share).reshape(result.shape)]
+
+
+def by_class(call: BoundedCall) -> Errors:
+    """Bound sums of losses and of weights, in cascades in the type itself, and their quotient."""
+    ignored = call.arguments.get("ignore_index", -100)
+    losses, weights = picked_losses(call["self"], call["target"], call["weight"], ignored)
+    loss, *totals = call.results
+    weighed, exact = np.sum(np.abs(weights)), call["weight"] is None
+    of_weights = 0.0 if exact else _cascade(call, weights) * weighed
+    errors: list[Any] = [call.unit * moduli(loss)]
+    if _reduction(call) != NONE:
+        added = np.sum(np.abs(losses))
+        error = _cascade(call, losses) * added
+        if _reduction(call) == MEAN:
+            total = np.abs(np.sum(weights)) - of_weights
+            error = (error + of_weights * moduli(loss)) / total
+            error = error + call.result_unit * FEW * moduli(loss)
+            error = np.where(total > 0, error, 0.0 if exact else np.inf)
+        errors = [call.opened(error, np.maximum(added, weighed), loss.dtype)]
+    return [*errors, *[call.opened(of_weights, weighed, loss.dtype) for _ in totals]]
+
+
+def _cascade(call: BoundedCall, terms: Array) -> Any:
+    """What a sum is off, relatively: roundings of 16-bit types are to the type at each step.
+
+    Each level adds one sum after the other. Those of terms alike round one way, and so are terms
+    lost that are less than what a level's sum rounds.
+    """
+    moved, count = np.abs(terms[terms != 0]), max(terms.size, 1)
+    if not moved.size:
+        return 0.0
+    if not call.is_narrow:
+        return call.unit * (FEW + call.depth(count, one_way=call.repeats(terms.reshape(-1), [0])))
+    length = 2 ** max(4, ceil(log2(count) / LEVELS))
+    lost = np.mean(moved < 2 * call.result_unit * length * np.max(moved))
+    one_way = np.maximum(call.repeats(terms.reshape(-1), [0]), lost)
+    steps, left = 0.0, float(count)
+    while left > 1:
+        steps += (min(left, length) + 1) / 2
+        left /= length
+    return call.result_unit * (WALK * sqrt(min(count, length)) + one_way * steps)
 
 
 def _reduction(call: BoundedCall) -> int:

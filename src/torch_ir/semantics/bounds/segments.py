@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +23,8 @@ from torch_ir.semantics.operators.segments import (
 FEW = 4
 PRODUCT = 2
 """The product of a row, and the last addition."""
+OWNERS = 1
+"""Which result of a bag has the bag of each index."""
 
 
 def reduced(call: BoundedCall) -> Errors:
@@ -49,7 +52,8 @@ def bags(call: BoundedCall) -> Errors:
     """Bound sums and means of rows, one after the other; n is what the longest bag has.
 
     Of extremes, which are exact, the sum bounds more than it has to. In narrow types a mean is
-    that of a sum rounded to the type.
+    that of a sum rounded to the type. Indices behind the last offset, where that is to be the
+    end, are in the last bag for some kernels of torch and in none for others: both are open.
     """
     indices, weights = call["indices"].reshape(-1), call["per_sample_weights"]
     counts = np.diff([*call["offsets"], indices.size])[: len(call.results[0]), None]
@@ -70,7 +74,20 @@ def bags(call: BoundedCall) -> Errors:
     if call.is_narrow and is_mean:
         first = first + call.stepped(1, terms)
         first = call.opened(first, terms * counts, call.results[0].dtype)
-    return [first, *errors[1:]]
+    return _opened_behind(call, [first, *errors[1:]])
+
+
+def _opened_behind(call: BoundedCall, errors: Errors) -> Errors:
+    """Open the last bag, and whose the indices behind its end are."""
+    count, offsets = call["indices"].size, call["offsets"]
+    if not call["include_last_offset"] or not offsets.size or offsets[-1] == count:
+        return errors
+    found: list[Any] = []
+    for index, (error, result) in enumerate(zip(errors, call.results, strict=True)):
+        wide = np.array(np.broadcast_to(0.0 if error is None else error, result.shape))
+        wide[offsets[-1] if index == OWNERS else len(offsets) - 2 :] = np.inf
+        found.append(wide)
+    return found
 
 
 def bag_gradient(call: BoundedCall) -> Errors:

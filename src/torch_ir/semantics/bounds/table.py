@@ -394,6 +394,10 @@ _ATEN: dict[Rule, str] = {
     losses.alignment: "_ctc_loss.Tensor _ctc_loss.default",
     losses.alignment_backward: "_ctc_loss_backward.Tensor _ctc_loss_backward.default",
     losses.entropy_slope: "binary_cross_entropy_backward.default",
+    losses.by_class: """
+        nll_loss.default nll_loss2d.default nll_loss2d_forward.default nll_loss_forward.default
+        nll_loss_nd.default
+    """,
     losses.margins: "multi_margin_loss_backward.default",
     losses.label_counts: "multilabel_margin_loss_backward.default",
     segments.bag_gradient: """

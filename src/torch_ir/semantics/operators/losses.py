@@ -1,11 +1,11 @@
-"""Losses over alignments (CTC), and the gradients of margin losses.
+"""Losses over alignments (CTC), of logarithms of probabilities, and gradients of margin losses.
 
 A labelling of l labels is read as ``[blank, label, blank, …, label, blank]`` of 2 l + 1 states. An
 alignment of T steps begins in one of the first two and ends in one of the last two; at each step
 it stays, goes on by one state, or by two where these are different labels.
 
 Source: A. Graves et al., "Connectionist Temporal Classification", ICML 2006, equations 6 to 16;
-torch.nn.CTCLoss, MultiMarginLoss and MultiLabelMarginLoss.
+torch.nn.CTCLoss, NLLLoss, MultiMarginLoss and MultiLabelMarginLoss.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from torch_ir.semantics.dtypes import Array, is_float, rounded, widened
 from torch_ir.semantics.operators.indexing import in_range
 from torch_ir.semantics.registry import denotes
 
-MEAN = 1
-"""How torch numbers the mean over a batch; 0 is none, 2 the sum."""
+NONE, MEAN = 0, 1
+"""How torch numbers no reduction, and the mean over a batch; 2 is the sum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,3 +338,73 @@ def multilabel_margin_loss_backward(
         counts[number, label] -= np.sum(margins > 0)
     result = counts * share_of(grad_output, rows, reduction)
     return rounded(result.reshape(self.shape), self.dtype)
+
+
+# -- logarithms of probabilities ------------------------------------------------------------------
+
+
+@denotes("aten.nll_loss_forward.default", "aten.nll_loss2d_forward.default")
+def nll_loss_forward(
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+) -> tuple[Array, Array]:
+    """``-w[t] self[t]`` of each target t but ``ignore_index``, its sum, or that by ``Σ w[t]``.
+
+    Shapes: [N, C, *] and [N, *], or [C] and []. Without weights all are 1. What is ignored is 0,
+    and of no weight.
+
+    Returns:
+        The losses, or one number, and ``Σ w[t]``; 0 for losses of a batch.
+
+    Raises:
+        InvalidIRError: A target is no class, or shapes do not fit each other.
+    """
+    losses, weights = picked_losses(self, target, weight, ignore_index)
+    total = np.sum(weights)
+    if reduction == NONE:
+        result = losses
+        total = total if self.ndim == 1 else np.zeros(())
+    else:
+        with np.errstate(all="ignore"):
+            result = np.sum(losses) / total if reduction == MEAN else np.sum(losses)
+    return rounded(np.asarray(result), self.dtype), rounded(np.asarray(total), self.dtype)
+
+
+@denotes("aten.nll_loss.default", "aten.nll_loss2d.default", "aten.nll_loss_nd.default")
+def nll_loss(
+    self: Array,
+    target: Array,
+    weight: Array | None = None,
+    reduction: int = MEAN,
+    ignore_index: int = -100,
+) -> Array:
+    """The first result of ``nll_loss_forward``.
+
+    Raises:
+        InvalidIRError: As there.
+    """
+    return nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+
+
+def picked_losses(
+    self: Array, target: Array, weight: Array | None, ignore_index: int
+) -> tuple[Array, Array]:
+    """Return the loss and the weight of each target in float64, 0 where it is ignored.
+
+    Raises:
+        InvalidIRError: A target is no class, or shapes do not fit each other.
+    """
+    place = min(self.ndim - 1, 1)
+    classes = self.shape[place] if self.ndim else 0
+    fits = is_float(self.dtype) and target.shape == self.shape[:place] + self.shape[place + 1 :]
+    if not classes or not fits or (weight is not None and weight.shape != (classes,)):
+        raise InvalidIRError(f"no loss of {self.dtype} {list(self.shape)} at {list(target.shape)}")
+    counted = target != ignore_index
+    labels = in_range(np.where(counted, target, 0).astype("int64"), classes)
+    found = np.take_along_axis(widened(self), np.expand_dims(labels, place), place)
+    weights = np.ones(target.shape) if weight is None else widened(weight)[labels]
+    losses = -np.squeeze(found, place) * weights
+    return np.where(counted, losses, 0.0), np.where(counted, weights, 0.0)

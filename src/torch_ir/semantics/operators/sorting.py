@@ -202,13 +202,13 @@ def mode(self: Array, dim: int = -1, keepdim: bool = False) -> Pair:
     line = np.moveaxis(np.atleast_1d(self), place, -1)
     if not line.shape[-1]:
         raise InvalidIRError("a dimension of size 0 has no most frequent element")
-    equal = line[..., :, None] == line[..., None, :]
-    counts = equal.sum(axis=-1)
-    frequent = counts == counts.max(axis=-1, keepdims=True)
-    wide = line.astype(working(self.dtype))
-    smallest = wide[..., :, None] <= wide[..., None, :]
-    best = frequent & (smallest | ~frequent[..., None, :]).all(axis=-1)
-    last = line.shape[-1] - 1 - np.argmax(best[..., ::-1], axis=-1, keepdims=True)
+    order = np.argsort(line.astype(working(self.dtype)), axis=-1, kind="stable")
+    ordered = np.take_along_axis(line, order, -1)
+    begins = np.ones(ordered.shape, bool)
+    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    places = np.arange(ordered.shape[-1])
+    since = places - np.maximum.accumulate(np.where(begins, places, 0), axis=-1)
+    last = np.take_along_axis(order, np.argmax(since, axis=-1, keepdims=True), -1)
     return _chosen(self, np.moveaxis(last, -1, place), place, keepdim)
 
 
