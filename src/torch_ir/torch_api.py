@@ -470,6 +470,11 @@ def version_of(tensor: torch.Tensor) -> int:
     return tensor._version  # pyright: ignore[reportPrivateUsage]  # public but for its name
 
 
+def has_hooks(tensor: torch.Tensor) -> bool:
+    """Return whether functions are called on the gradient of a tensor as it is computed."""
+    return bool(tensor._backward_hooks)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """Return a key of a tensor's storage."""
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # torch has no public name

@@ -107,6 +107,58 @@ SOURCES: dict[str, tuple[str, str, str]] = {
         "k()",
         "K = 5.0; k.cache_clear()",
     ),
+    "a result in a cache": (
+        "import functools\n@functools.cache\ndef k(): return [2.0]",
+        "k()[0]",
+        "k()[0] = 5.0",
+    ),
+    "a result in a cache with a limit": (
+        "import functools\n@functools.lru_cache(2)\ndef k(n): return [n]\nk(1.0)",
+        "k(2.0)[0]",
+        "k(2.0)[0] = 5.0",
+    ),
+    "a cache that is emptied": (
+        "import functools\nd = {'K': 2.0}\n@functools.cache\ndef k(): return d['K']",
+        "k()",
+        "d['K'] = 5.0; k.cache_clear()",
+    ),
+    "cached_property": (
+        "import functools\nK = 2.0\nclass C:\n @functools.cached_property\n"
+        " def k(self): return K\no = C()",
+        "o.k",
+        "K = 5.0; del o.__dict__['k']",
+    ),
+    "singledispatchmethod": (
+        "import functools\nK = 2.0\nclass C:\n @functools.singledispatchmethod\n"
+        " def k(self, a_): return K\no = C()",
+        "o.k(1)",
+        "K = 5.0",
+    ),
+    "__getattribute__": (
+        "K = 2.0\nclass C:\n def __getattribute__(self, n): return K\no = C()",
+        "o.k",
+        "K = 5.0",
+    ),
+    "the class of an object with slots": (
+        "K = 2.0\nclass C:\n __slots__ = ()\n def __len__(self): return int(K)\no = C()",
+        "len(o)",
+        "K = 5.0",
+    ),
+    "a namespace of arguments": (
+        "import argparse\no = argparse.Namespace(K=2.0)",
+        "o.K",
+        "o.K = 5.0",
+    ),
+    "a file of settings": (
+        "import configparser\nc = configparser.ConfigParser()\nc.read_string('[a]\\nk = 2')",
+        "c.getfloat('a', 'k')",
+        "c.set('a', 'k', '5')",
+    ),
+    "a queue": (
+        "import queue\nq = queue.Queue()\nq.put(2.0)",
+        "q.queue[0]",
+        "q.queue[0] = 5.0",
+    ),
     "a dictionary": ("d = {'K': 2.0}", "d['K']", "d['K'] = 5.0"),
     "a nested container": ("d = {'a': [{'K': 2.0}]}", "d['a'][0]['K']", "d['a'][0]['K'] = 5.0"),
     "the order of a dictionary": (
@@ -156,6 +208,21 @@ SOURCES: dict[str, tuple[str, str, str]] = {
         "w().k",
         "a.k = 5.0",
     ),
+    "a dictionary of weak values": (
+        "import weakref\nclass A:\n k = 2.0\na = A()\nw = weakref.WeakValueDictionary({'a': a})",
+        "w['a'].k",
+        "a.k = 5.0",
+    ),
+    "a dictionary of weak keys": (
+        "import weakref\nclass A:\n pass\nb = A()\nw = weakref.WeakKeyDictionary({b: 2.0})",
+        "w[b]",
+        "w[b] = 5.0",
+    ),
+    "a weak proxy": (
+        "import weakref\nclass A:\n k = 2.0\na = A()\nw = weakref.proxy(a)",
+        "w.k",
+        "a.k = 5.0",
+    ),
     "an array of bytes": ("b = bytearray([2])", "b[0]", "b[0] = 5"),
     "an array": ("import array\nb = array.array('d', [2.0])", "b[0]", "b[0] = 5.0"),
     "a view of memory": ("b = bytearray([2])\nv = memoryview(b)", "v[0]", "b[0] = 5"),
@@ -163,6 +230,11 @@ SOURCES: dict[str, tuple[str, str, str]] = {
         "import collections\nd = collections.defaultdict(float)\nd['K'] = 2.0",
         "d['K']",
         "d['K'] = 5.0",
+    ),
+    "what a defaultdict makes": (
+        "import collections\nK = 2.0\nd = collections.defaultdict(lambda: K)",
+        "d['K']",
+        "K = 5.0; d.clear()",
     ),
     "a ChainMap": (
         "import collections\nd = {'K': 2.0}\nc = collections.ChainMap(d)",
@@ -189,6 +261,12 @@ SOURCES: dict[str, tuple[str, str, str]] = {
         "import contextvars\nc = contextvars.ContextVar('c', default=2.0)",
         "c.get()",
         "c.set(5.0)",
+    ),
+    "a context": (
+        "import contextvars\nc = contextvars.ContextVar('c', default=2.0)\n"
+        "ctx = contextvars.copy_context()",
+        "ctx.run(c.get)",
+        "ctx.run(c.set, 5.0)",
     ),
     "environ": (
         "import os\nos.environ['TIR_K'] = '2'",

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import random
 import threading
 from queue import SimpleQueue
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
@@ -182,6 +187,52 @@ def test_a_tensor_that_is_kept_is_refused_and_what_keeps_it_is_restored(fails):
     with pytest.raises(TraceError, match=r"keeps a tensor that it computes, in net\.last"):
         make_traced(function)(X)
     assert net.last is None
+
+
+@pytest.mark.parametrize("limit", [None, 4])
+def test_a_tensor_that_a_cache_keeps_is_refused_and_the_cache_is_emptied(limit):
+    @functools.lru_cache(limit)
+    def mask(size):
+        return torch.ones(size, size).tril()
+
+    traced = make_traced(lambda x: x @ mask(3))
+    with pytest.raises(TraceError, match="keeps a tensor that it computes, in the cache of mask"):
+        traced(X)
+    assert mask.cache_info().currsize == 0
+    assert type(mask(3)) is torch.Tensor
+    assert torch.equal(traced(X), X @ torch.ones(3, 3).tril())
+    mask(3).zero_()  # it is closed over now, and read at each run
+    assert not traced(X).any()
+
+
+@pytest.mark.parametrize(
+    "generator",
+    [random.Random(3), np.random.default_rng(3), np.random.RandomState(3)],
+    ids=lambda generator: type(generator).__name__,
+)
+def test_random_numbers_of_a_generator_that_is_not_of_torch_are_refused(generator):
+    first = copy.deepcopy(generator).random()
+    with pytest.raises(TraceError, match="draws random numbers from Python or NumPy"):
+        make_traced(lambda x: x * float(generator.random()))(X)
+    assert generator.random() == first
+    held = SimpleNamespace(generator=generator, k=2.0)
+    assert torch.equal(make_traced(lambda x: x * held.k)(X), X * 2)
+
+
+def test_derivatives_beside_a_hook_of_a_given_tensor_are_refused():
+    weight = torch.ones(3, requires_grad=True)
+
+    def slope(x):
+        return torch.autograd.grad((x * weight).sum(), [weight])[0]
+
+    traced = make_traced(slope)
+    assert torch.equal(traced(X), slope(X))
+    hook = weight.register_hook(lambda gradient: gradient * 2)
+    with pytest.raises(TraceError, match="has a hook on its gradient, which no program calls"):
+        traced(X)
+    hook.remove()
+    assert torch.equal(traced(X), slope(X))
+    assert misses(traced) <= 3
 
 
 @pytest.mark.parametrize(

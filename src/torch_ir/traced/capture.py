@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from torch_ir.torch_api import (
     SYMBOLIC_TYPES,
     FakeTensor,
     FakeTensorMode,
+    has_hooks,
     is_operator_formula,
     pytree,
     requires_grad,
@@ -137,7 +139,7 @@ class _Attempt:
     def __post_init__(self) -> None:
         known = (*self.flat.generators, *self.closure.generators, torch.default_generator)
         self.known_generators: tuple[torch.Generator, ...] = known
-        self.random = RandomNumbers(known)
+        self.random = RandomNumbers(known, self.closure.foreign)
 
     def run(self, *, below_autograd: bool) -> Trace:
         shape_env = WatchedSizes()
@@ -153,16 +155,13 @@ class _Attempt:
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
             lifter = ClosureLifter(table, self.random, below_autograd=below_autograd)
+            lifter.hooked = _watching(self.closure.guard, real, closed)
             shape_env.note = lifter.note
             given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
             with same_modes(), lifter, transforming(lifter.replaced), _autocast():
                 result = self._called(lifter, given)
-            if lifter.switched and any(requires_grad(r) for r in pytree.tree_leaves(result)):
-                raise TraceError(
-                    "the function switches gradients off and takes derivatives with torch.func, "
-                    "and gradients pass through its result",
-                    remedy="Call it under torch.no_grad(), or use torch.autograd.grad inside.",
-                )
+            if lifter.switched:
+                _require_no_gradients(result)
             return self._outputs(lifter, result)
 
         with self.random, self._closures_kept(), ExitStack() as stack:
@@ -322,6 +321,27 @@ class _Attempt:
         _refuse_custom_gradients(roots)
         unchanged = {*map(id, fakes)} - {*map(id, changed)}
         return any(id(t) not in unchanged for t in ends)
+
+
+def _require_no_gradients(result: Any) -> None:
+    if any(map(requires_grad, pytree.tree_leaves(result))):
+        raise TraceError(
+            "the function switches gradients off and takes derivatives with torch.func, and "
+            "gradients pass through its result",
+            remedy="Call it under torch.no_grad(), or use torch.autograd.grad inside.",
+        )
+
+
+def _watching(
+    guard: ClosureGuard, given: Sequence[torch.Tensor], closed: Sequence[torch.Tensor]
+) -> Callable[[], bool]:
+    """Return what tells whether tensors have hooks on gradients, and watches those closed over."""
+    watched = partial(_hooked, closed)
+    return lambda: guard.add_probe(watched) or _hooked(given)
+
+
+def _hooked(tensors: Sequence[torch.Tensor]) -> bool:
+    return any(map(has_hooks, tensors))
 
 
 def _kept(path: str) -> TraceError:

@@ -65,6 +65,9 @@ class ClosureLifter(TorchFunctionMode):
             written out.
     """
 
+    hooked: Callable[[], bool] = bool
+    """Whether a tensor among those has a hook on its gradient; asked where one is taken."""
+
     def __init__(self, table: Mapping[int, Any], random: RandomNumbers, *, below_autograd: bool):
         super().__init__()
         self.table = table
@@ -152,6 +155,8 @@ class ClosureLifter(TorchFunctionMode):
             self.last = f"{_short(tensor)}"
         if func is torch._C._set_grad_enabled and self.below_autograd and not args[0]:  # pyright: ignore[reportPrivateUsage]  # torch.no_grad calls it
             self.switched = True
+        if func is torch.autograd.grad:
+            self._require_no_hooks()
         generators = [a for a in (*args, *kwargs.values()) if isinstance(a, torch.Generator)]
         _set_location()
         if func is torch.Tensor.tolist:
@@ -170,6 +175,14 @@ class ClosureLifter(TorchFunctionMode):
             with _of_the_function():
                 return tuple([None if r is None else r.detach() for r in result])
         return result
+
+    def _require_no_hooks(self) -> None:
+        if self.hooked():
+            raise TraceError(
+                "the function takes derivatives, and a tensor that it is given or closes over has "
+                f"a hook on its gradient, which no program calls{at_user()}",
+                remedy="Remove the hook, or call its function inside on the gradient.",
+            )
 
     switched = False
 

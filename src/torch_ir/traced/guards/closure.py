@@ -29,6 +29,7 @@ class Closure:
         tensors: The distinct tensors among it, in order.
         paths: Where each tensor is.
         generators: The generators of random numbers among it.
+        foreign: Those of Python's and NumPy's.
         guard: Checks whether it still is what it was.
     """
 
@@ -39,6 +40,7 @@ class Closure:
         self.tensors: list[torch.Tensor] = collected.tensors
         self.paths: list[str] = collected.paths
         self.generators: list[torch.Generator] = collected.generators
+        self.foreign: list[Any] = collected.foreign
         self._positions = collected.positions
         self._seen = collected.seen  # no other object takes the identity of one of these
         self.guard = collected.guard

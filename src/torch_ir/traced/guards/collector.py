@@ -6,9 +6,9 @@ import sys
 import threading
 from abc import ABCMeta, get_cache_token
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from functools import lru_cache, partial
 from types import (
     BuiltinFunctionType,
@@ -21,18 +21,20 @@ from types import (
     SimpleNamespace,
 )
 from typing import Any, cast
-from weakref import ReferenceType
+from weakref import ProxyTypes, ReferenceType
 
 import torch
 from torch.nn.parameter import is_lazy
 
 from torch_ir.errors import TraceError
 from torch_ir.frozen import Same
-from torch_ir.torch_api import global_module_hooks
+from torch_ir.torch_api import FakeTensor, global_module_hooks, has_hooks
 from torch_ir.traced.call_key import Token, tensor_token, value_token
+from torch_ir.traced.guards.cached_results import cached_results
 from torch_ir.traced.guards.captured_names import captured_names, is_library, is_library_module
 from torch_ir.traced.guards.named_values import NamedValues
 from torch_ir.traced.guards.probes import probe_of_value
+from torch_ir.traced.guards.random_numbers import is_foreign
 
 _CACHED: Any = type(lru_cache(len))
 _ITERATORS = (
@@ -45,10 +47,36 @@ _SAVING = frozenset(
     | {"_load_state_dict_post_hooks"}
 )
 """Attributes of a module that say how it is saved, not what it computes."""
+_LOOKED_INTO = frozenset(
+    {"argparse", "collections", "configparser", "fractions", "functools", "queue", "statistics"}
+    | {"string", "weakref"}
+)
+"""Modules of Python's library whose objects hold what programs put into them."""
 
 
 class _Parts(NamedValues):
     """Notes things that are read by a few parts of theirs."""
+
+    def _function(self, path: str, function: FunctionType) -> None:
+        self.guard.add_function(function)
+        code = function.__code__
+        self.note(path, "function", code)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self.later(name, cell)
+        self.later(f"a default of {path}", function.__defaults__)
+        self.later(f"a default of {path}", function.__kwdefaults__)
+        if vars(function):
+            self.later(path, vars(function))
+        if not is_library(code.co_filename):
+            for names in captured_names(code):
+                self.read_name(function, names)
+
+    def _sequence(self, path: str, value: Sequence[Any]) -> None:
+        if not isinstance(value, tuple):
+            self.guard.add(value)
+        self.note(path, type(value), len(value))
+        for position, item in enumerate(value):
+            self.later(f"{path}[{position}]", item)
 
     def _cell(self, path: str, cell: CellType) -> None:
         try:
@@ -82,6 +110,18 @@ class _Parts(NamedValues):
         for name, item in members.items():
             self.later(f"{path}.{name}", item)
 
+    def _caching(self, path: str, cached: Any) -> None:
+        """A function of ``functools.cache``: itself, and the results that it would give again."""
+        self.later(path, cached.__wrapped__)
+        code = getattr(cached.__wrapped__, "__code__", None)
+        if code is None or is_library(code.co_filename):
+            return
+        self.guard.add_cache(cached)
+        found = cached_results(cached)
+        self.note(path, "cache", len(found))
+        for item in found:
+            self.later(f"the cache of {path}", item)
+
     def _weak(self, path: str, reference: ReferenceType[Any]) -> None:
         """An object that a weak reference names; tensors are found where they belong."""
         value = reference()
@@ -102,6 +142,7 @@ class Collector(_Parts):
         paths: Where each tensor is.
         positions: The position of each tensor, by identity.
         generators: The generators of random numbers among it.
+        foreign: Those of Python's and NumPy's.
         seen: The number of each other object, by identity, with the object, which thus stays.
         guard: The containers that were visited.
     """
@@ -112,6 +153,7 @@ class Collector(_Parts):
         self.paths: list[str] = []
         self.positions: dict[int, int] = {}
         self.generators: list[torch.Generator] = []
+        self.foreign: list[Any] = []
         self.seen: dict[int, tuple[int, Any]] = {}
         self._own: dict[int, bool] = {}
         while self.todo:
@@ -151,7 +193,10 @@ class Collector(_Parts):
             self.tensors.append(tensor)
             self.paths.append(path)
             self.note(path, "tensor", tensor_token(tensor))
-            self._mapping(path, vars(tensor))
+            if has_hooks(tensor):
+                self.note(path, "a hook on its gradient")
+            if not isinstance(tensor, FakeTensor):  # what a trace knows is nobody's closure
+                self._mapping(path, vars(tensor))
 
     def _object(self, path: str, value: Any) -> None:
         match value:
@@ -163,8 +208,14 @@ class Collector(_Parts):
                 self._method(path, value)
             case partial():
                 self._partial(path, cast(Any, value))
+            case _ if type(value) in ProxyTypes:
+                self.note(path, "proxy")
+                self.later(path, value.__reduce_ex__.__self__)
             case dict() | MappingProxyType():
                 self._mapping(path, cast(Any, value))
+                if isinstance(value, defaultdict):
+                    self.guard.add_slot(value, "default_factory")
+                    self.later(f"{path}.default_factory", value.default_factory)
                 self._own_state(path, value)
             case list() | tuple() | deque() | set() | frozenset():
                 self._sequence(path, cast(Any, value))
@@ -183,6 +234,9 @@ class Collector(_Parts):
             case ContextVar():
                 self.guard.add_probe(partial(_content, value))
                 self.later(path, value.get(None))
+            case Context():
+                self.guard.add_probe(partial(_of_context, value))
+                self.later(path, dict(value.items()))
             case threading.local():
                 self.guard.add_probe(partial(_of_thread, value))
                 self.later(path, dict(vars(value)))
@@ -194,39 +248,21 @@ class Collector(_Parts):
             case _ if (probe := probe_of_value(value)) is not None:
                 self.note(path, "state", self.guard.add_probe(probe))
             case _ if isinstance(value, _CACHED):
-                self.later(path, value.__wrapped__)
+                self._caching(path, value)
+            case _ if is_foreign(value):
+                self.foreign.append(value)
+                self.note(path, "generator", Same(value))
             case _ if type(value).__module__ == "numpy" and hasattr(value, "tobytes"):
                 self.guard.add_array(value, value.tobytes())
                 self.note(path, "array", str(value.dtype), value.shape, value.tobytes())
             case _:
                 self._instance(path, value)
 
-    def _function(self, path: str, function: FunctionType) -> None:
-        self.guard.add_function(function)
-        code = function.__code__
-        self.note(path, "function", code)
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            self.later(name, cell)
-        self.later(f"a default of {path}", function.__defaults__)
-        self.later(f"a default of {path}", function.__kwdefaults__)
-        if vars(function):
-            self.later(path, vars(function))
-        if not is_library(code.co_filename):
-            for names in captured_names(code):
-                self.read_name(function, names)
-
     def _mapping(self, path: str, value: Mapping[Any, Any]) -> None:
         self.guard.add(value)
         self.note(path, type(value), *[_key(key) for key in value])
         for key, item in value.items():
             self.later(f"{path}[{key!r:.40}]", item)
-
-    def _sequence(self, path: str, value: Sequence[Any]) -> None:
-        if not isinstance(value, tuple):
-            self.guard.add(value)
-        self.note(path, type(value), len(value))
-        for position, item in enumerate(value):
-            self.later(f"{path}[{position}]", item)
 
     def _class(self, path: str, kind: type[Any]) -> None:
         self.note(path, "class", Same(kind))
@@ -285,6 +321,9 @@ class Collector(_Parts):
         self.note(path, "object", Same(value))
         if isinstance(value, torch.Generator):
             self.generators.append(value)
+        if self._is_own(type(value)):
+            self.guard.add_instance(value)
+            self.later(type(value).__name__, type(value))
         for name in _bound_slots(value):
             self.guard.add_slot(value, name)
             self.later(f"{path}.{name}", getattr(value, name))
@@ -318,6 +357,10 @@ def _refusal(path: str, value: Any) -> TraceError | None:
     return None
 
 
+def _of_context(context: Context) -> dict[Any, Same]:
+    return {variable: Same(value) for variable, value in context.items()}
+
+
 def _content(variable: ContextVar[Any]) -> Same:
     return Same(variable.get(None))
 
@@ -349,7 +392,10 @@ def _module_name(kind: type[Any]) -> str:
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:
     """Return the dictionary of an object, or None if it is read by its slots alone."""
-    state = getattr(value, "__dict__", None)
+    try:  # a class may say itself what its attributes are
+        state = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return None
     return cast(Any, state) if isinstance(state, dict) and not _is_opaque(type(value)) else None
 
 
@@ -368,6 +414,7 @@ def _is_ours(kind: type[Any]) -> bool:
 
 def _is_opaque(kind: type[Any]) -> bool:
     """Whether objects of a class are what they are: those of Python's own library."""
-    if kind is SimpleNamespace or _module_name(kind) == "collections":
+    name = _module_name(kind)
+    if kind is SimpleNamespace or name in _LOOKED_INTO:
         return False
-    return _module_name(kind).partition(".")[0] in sys.stdlib_module_names
+    return name.partition(".")[0] in sys.stdlib_module_names

@@ -14,7 +14,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from torch_ir.frozen import Same
 from torch_ir.torch_api import dict_versions, tensor_guard
+from torch_ir.traced.guards.cached_results import cached_results
 
 MISSING = object()
 """What a name or slot holds that is not bound."""
@@ -29,6 +31,10 @@ def _bytes(value: Any) -> Any:
     """The memory of an array or buffer as NumPy sees it."""
     is_array = isinstance(value, np.ndarray | np.generic)
     return value if is_array else np.asarray(memoryview(value))
+
+
+def _results(cached: Any) -> list[Same]:
+    return [*map(Same, cached_results(cached))]
 
 
 class ClosureGuard:
@@ -53,6 +59,7 @@ class ClosureGuard:
         self._names: dict[int, tuple[Mapping[str, Any], list[str]]] = {}
         self._arrays: list[tuple[Any, bytes]] = []
         self._memories: list[Any] = []
+        self._caches: list[Any] = []
         self._probes: dict[Callable[[], Any], Any] = {}
         self._types: list[type[Any]] = []
         self._looks: list[Callable[[], Iterable[Any]]] = []
@@ -97,6 +104,11 @@ class ClosureGuard:
         """Add a NumPy array with its bytes."""
         self._arrays.append((value, content))
         self.add_memory(value)
+
+    def add_cache(self, cached: Any) -> None:
+        """Add a function of ``functools.cache`` with the results that it holds."""
+        self._caches.append(cached)
+        self.add_probe(partial(_results, cached))
 
     def add_memory(self, value: Any) -> None:
         """Add an array or a buffer, whose memory tensors may show."""
@@ -161,6 +173,7 @@ class ClosureGuard:
             [(m, dict(m)) for m in (*self._mappings, *self._namespaces()) if isinstance(m, dict)],
             [(s, list(s)) for s in self._lists],
             [(cell, cell.cell_contents) for cell in self._cells],
+            [(cached, _results(cached)) for cached in self._caches],
         )
 
     def _namespaces(self) -> list[Mapping[str, Any]]:
@@ -194,14 +207,18 @@ class ClosureGuard:
 
 @dataclass(frozen=True)
 class Contents:
-    """What dictionaries, lists and cells held."""
+    """What dictionaries, lists, cells and caches of functions held."""
 
     mappings: list[tuple[dict[Any, Any], dict[Any, Any]]]
     lists: list[tuple[list[Any], list[Any]]]
     cells: list[tuple[CellType, Any]]
+    caches: list[tuple[Any, list[Same]]]
 
     def restore(self) -> None:
-        """Put it back, where it is not there any more."""
+        """Put it back, where it is not there any more; a cache that holds more is emptied."""
+        for cached, results in self.caches:
+            if _results(cached) != results:
+                cached.cache_clear()
         for mapping, held in self.mappings:
             if len(mapping) != len(held) or not all(map(is_, mapping.values(), held.values())):
                 mapping.clear()

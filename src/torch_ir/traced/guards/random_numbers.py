@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import re
 import secrets
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -28,13 +27,15 @@ class RandomNumbers:
 
     Args:
         known: The generators that a function may draw from.
+        foreign: Those of Python's and NumPy's that it closes over, from which it may not.
     """
 
-    def __init__(self, known: Sequence[torch.Generator]):
+    def __init__(self, known: Sequence[torch.Generator], foreign: Sequence[Any] = ()):
         self._known = known
+        self._foreign = foreign
         self._states: list[torch.Tensor] = []
         self._moved: list[torch.Tensor] = []
-        self._others: tuple[Any, str] = None, ""
+        self._others: list[_Foreign] = []
         self._default = _Default()
         self._is_seeded = False
 
@@ -42,28 +43,34 @@ class RandomNumbers:
         self._states = [generator.get_state() for generator in self._known]
         self._moved, self._is_seeded = self._states, False
         self.drawn_from(self._known)
-        self._others = random.getstate(), _numpy_state()
+        self._others = [_Foreign(generator) for generator in self._of_others()]
         self._default.put()
 
     def __exit__(self, kind: object, *_rest: object) -> None:
         self._default.remove()
-        others = random.getstate(), _numpy_state()
+        are_moved = [other.put_back() for other in self._others]
         self._look()
         for generator, state in zip(self._known, self._states, strict=True):
             generator.set_state(state)
-        random.setstate(self._others[0])
         if kind is not None:
             return
         if self._default.is_read:
             raise _reads()
         if self._is_seeded:
             raise _seeds()
-        if self._others != others:
+        if any(are_moved):
             raise TraceError(
                 "the function draws random numbers from Python or NumPy, which one call alone "
                 "would see",
                 remedy="Draw them with torch, or give them as arguments.",
             )
+
+    def _of_others(self) -> Iterator[Any]:
+        """Python's own generator, that of NumPy where it is there, and those that are known."""
+        yield random
+        if (numpy := sys.modules.get("numpy")) is not None:
+            yield numpy.random
+        yield from self._foreign
 
     def drawn_from(self, generators: Sequence[torch.Generator]) -> None:
         """Note that generators have been drawn from: what they were is behind them."""
@@ -138,6 +145,48 @@ def is_same(held: torch.Generator, known: torch.Generator) -> bool:
         known.set_state(state)
 
 
-def _numpy_state() -> str:
-    numpy = sys.modules.get("numpy")
-    return "" if numpy is None else re.sub(r"\s+", "", repr(numpy.random.get_state()))
+class _Foreign:
+    """The state of random numbers that are not torch's.
+
+    Args:
+        generator: Python's module, NumPy's, or a generator of one of them.
+    """
+
+    def __init__(self, generator: Any):
+        self._generator = generator
+        self._state = self._read()
+
+    def put_back(self) -> bool:
+        """Set the state to what it was, and return whether it was another one."""
+        if repr(self._read()) == repr(self._state):
+            return False
+        if hasattr(self._generator, "setstate"):
+            self._generator.setstate(self._state)
+        elif hasattr(self._generator, "set_state"):
+            self._generator.set_state(self._state)
+        else:
+            self._generator.bit_generator.state = self._state
+        return True
+
+    def _read(self) -> Any:
+        if hasattr(self._generator, "getstate"):
+            return self._generator.getstate()
+        if hasattr(self._generator, "get_state"):
+            name, keys, *rest = self._generator.get_state()
+            return (name, keys.tolist(), *rest)
+        return self._generator.bit_generator.state
+
+
+_OF_NUMPY = frozenset({"numpy.random._generator.Generator", "numpy.random.mtrand.RandomState"})
+
+
+def is_foreign(value: object) -> bool:
+    """Return whether an object is a generator of random numbers of Python's or NumPy's.
+
+    Example:
+        >>> is_foreign(random.Random(3)), is_foreign(torch.Generator())
+        (True, False)
+    """
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__name__}"
+    return isinstance(value, random.Random) or name in _OF_NUMPY
