@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 
 from semantics.compare import check, denoted, refused
+from semantics.judging import verdict
 from torch_ir.errors import InvalidIRError
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 FLASH = "aten._scaled_dot_product_flash_attention_for_cpu.default"
 MATH = "aten._scaled_dot_product_attention_math.default"
+BOTH = ("denotation", "eager")
 
 
 def operands(dtype: torch.dtype, width: int = 8) -> tuple[torch.Tensor, ...]:
@@ -77,3 +80,40 @@ def test_what_torch_refuses() -> None:
 def test_dropout_draws() -> None:
     with pytest.raises(InvalidIRError, match="that drops weights at random has no denotation"):
         denoted(ATTENTION, *operands(torch.float32), dropout_p=0.5)
+
+
+HARD = {
+    "infinite": math.inf,
+    "infinite and negative": -math.inf,
+    "no number": math.nan,
+    "below normal numbers": 1e-38,
+}
+CHANGED = ((0,), (1,), (0, 1, 2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_right_kernels_agree_on_hard_numbers(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    shapes = (1, 1, 19, 24), (1, 1, 33, 24), (1, 1, 33, 24)
+    given = [torch.randn(shape, generator=generator) for shape in shapes]
+    for place, ((how, number), changed) in enumerate(product(HARD.items(), CHANGED)):
+        made = [tensor.clone() for tensor in given]
+        for index in changed:
+            flat = made[index].view(-1)
+            every = len(flat) // 2 if not math.isfinite(number) else 3
+            flat[::every] = flat[::every] * number if math.isfinite(number) else number
+        query, key, value = (tensor.to(dtype) for tensor in made)
+        arguments = {"query": query, "key": key, "value": value, "is_causal": place % 2 == 0}
+        report = verdict(ATTENTION, arguments, against=BOTH)
+        assert report.verdict == "agree", (how, changed, str(report))
+
+
+def test_a_row_without_such_a_score_is_not_open() -> None:
+    generator = torch.Generator().manual_seed(0)
+    names = ("query", "key", "value")
+    given = {n: torch.randn((1, 1, 9, 8), generator=generator).half() for n in names}
+    given["query"][0, 0, 0, 0] = math.inf
+    for row, expected in ((0, "agree"), (1, "disagree")):
+        wrong = torch.eye(9).half()[row, :, None]
+        made = verdict(ATTENTION, given, lambda parts, w=wrong: [parts[0] + w])
+        assert made.verdict == expected

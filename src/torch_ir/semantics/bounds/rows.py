@@ -484,6 +484,8 @@ def attention(call: BoundedCall) -> Errors:
     sizes = np.abs(value)
     error = (weights * relative) @ sizes
     error = np.minimum(error, 2 * np.max(sizes, axis=-2, keepdims=True, initial=0))
+    # what is less than normal numbers may be 0 to kernels, as in other products
+    error = error + 2 * sizes.shape[-2] * least_normal(call.dtype)
     is_flash = call.op_type == FLASH
     reach = np.max(absolute, axis=-1, keepdims=True, initial=0) * sqrt(max(width, 1))
     kept_in = call.dtype if is_flash else call.results[0].dtype
@@ -501,13 +503,15 @@ def attention(call: BoundedCall) -> Errors:
 def attended_to_nan(call: BoundedCall) -> list[Array] | None:
     """Mark the rows with a score that is NaN, which is not the greatest for fused kernels.
 
-    They take such a row for one that is masked out, or not, by where the score lies. Where there
-    are no keys, torch makes NaN of all if a query is not finite.
+    They take such a row for one that is masked out, or not, by where the score lies; exponentials
+    of narrow types make numbers of an infinite score, too. Where there are no keys, torch makes
+    NaN of all if a query is not finite.
     """
     if call.op_type == MATH or not is_inexact(call.results[0].dtype):
         return None
     *_, scores, _ = weights_of(call)
-    lost = np.asarray(np.isnan(scores).any(axis=-1))
+    is_lost = np.isnan(scores) | (np.isposinf(scores) & call.is_narrow)
+    lost = np.asarray(is_lost.any(axis=-1))
     if not scores.shape[-1] and not np.isfinite(call.wide("query")).all():
         lost = np.ones_like(lost)
     whole = np.broadcast_to(lost[..., None], call.results[0].shape)
