@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from semantics.compare import check, refused
+from semantics.judging import verdict
 
 CDIST = "aten._cdist_forward.default"
 PDIST = "aten._pdist_forward.default"
@@ -66,3 +67,20 @@ def test_what_torch_refuses() -> None:
     assert refused("aten.pdist.default", tensor((2, 3, 3)), 2.0) == (
         "a tensor of shape [2, 3, 3] is no list of vectors"
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_right_kernels_agree_where_squares_overflow(dtype: torch.dtype) -> None:
+    most = torch.finfo(dtype).max
+    for number in (math.inf, -math.inf, most / 3, most**0.5 * 2):
+        for count, mode in ((7, None), (40, None), (7, 1)):
+            generator = torch.Generator().manual_seed(count)
+            first, second = (torch.randn(n, 5, generator=generator) for n in (count, 40))
+            first, second = first.to(dtype), second.to(dtype)
+            first[1, 2] = second[2, 3] = second[5, 2] = number
+            given = {"x1": first, "x2": second, "p": 2.0, "compute_mode": mode}
+            report = verdict("aten.cdist.default", given, against=("denotation", "eager"))
+            assert report.verdict == "agree", (number, count, mode, str(report))
+            wrong = torch.eye(count, 40, dtype=dtype)[0]  # a distance without a large number
+            made = verdict("aten.cdist.default", given, lambda parts, w=wrong: [parts[0] + w])
+            assert made.verdict == "disagree"

@@ -341,12 +341,14 @@ def distance(call: BoundedCall) -> Errors:
     first, second = (np.sum(np.abs(call.wide(name)) ** 2, axis=-1) for name in ("x1", "x2"))
     squares = first[..., :, None] + second[..., None, :]
     off = call.unit * 4 * count * squares
+    error = call.opened(error, 2 * squares)
     if call.is_narrow:  # squares, their sums and what is left of these are rounded to the type
         least = float(ml_dtypes.finfo(result.dtype).smallest_subnormal)
         off = off + call.result_unit * 4 * squares + least * (2 * vectors.shape[-1] + 4)
         error = call.opened(error, 2 * squares, result.dtype)
     lower = sizes - np.sqrt(np.maximum(sizes**2 - off, 0))
-    return [error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)]
+    error = error + np.maximum(np.sqrt(sizes**2 + off) - sizes, lower)
+    return [np.where(np.isfinite(sizes), error, np.inf)]  # squares of infinities are subtracted
 
 
 def _repeated_moves(call: BoundedCall) -> Any:
