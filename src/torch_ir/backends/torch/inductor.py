@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,17 +12,13 @@ from torch.export import ExportedProgram
 from torch_ir.backends.assignment import assign, left_over
 from torch_ir.backends.backend_registry import Options, Runner
 from torch_ir.backends.known_options import Known
-from torch_ir.backends.native.attempts import shared_places
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated, Support
+from torch_ir.backends.torch.compiled_later import CompiledLater, require_compiler
 from torch_ir.backends.torch.graph_module import uncallable
 from torch_ir.errors import (
-    BackendError,
     InputError,
-    OptionalDependencyError,
     did_you_mean,
-    first_line,
-    raised_as,
 )
 from torch_ir.infer.preconditions.table import asks_for_values
 from torch_ir.infer.resolve import require_allowed
@@ -108,9 +103,9 @@ class Inductor(NativeBackend):
             OptionalDependencyError: There is no C++ compiler.
         """
         if all(tensor.device.type == "cpu" for tensor in program.state_dict.values()):
-            _require_compiler()
+            require_compiler()
         chosen = {key: value for key, value in options.items() if key != "fallback"}
-        return _Lazy(program, {**_FROZEN, **self.options, **chosen})
+        return CompiledLater(program, {**_FROZEN, **self.options, **chosen})
 
     def __call__(
         self, ir: IR, weights: Mapping[str, torch.Tensor] | None, options: Options
@@ -129,82 +124,6 @@ class Inductor(NativeBackend):
             if found.left:
                 raise left_over(found, [self.name], "Use the backend 'aten'.")
         return super().__call__(ir, weights, options)
-
-
-class _Lazy:
-    """A program that is compiled for the tensors of its first call, and for each other device."""
-
-    def __init__(self, program: ExportedProgram, options: Mapping[str, Any]):
-        self._program = program
-        self._options = dict(options)
-        self._compiled: dict[torch.device | None, Callable[..., Any]] = {}
-        self._turn = threading.Lock()
-
-    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
-        tensors = [item.detach() if isinstance(item, torch.Tensor) else item for item in given]
-        device = next((item.device for item in tensors if isinstance(item, torch.Tensor)), None)
-        run = self._compiled.get(device)
-        if run is None:
-            with self._turn:
-                run = self._compiled[device] = self._compile(tensors)
-        return run(*tensors)
-
-    def _compile(self, given: list[Any]) -> Callable[..., Any]:
-        from torch._inductor import compile as compile_module
-
-        module: Any = self._program.module(check_guards=False)
-        nodes = module.graph.find_nodes(op="placeholder")
-        values = [node.meta["val"] for node in nodes]
-        sizes = [value.shape for value in values if isinstance(value, torch.Tensor)]
-        is_static = all(type(size) is int for shape in sizes for size in shape)
-        if is_static and len(sizes) == len(values):
-            values = given  # which have a device
-        failed = raised_as(
-            lambda error: BackendError(
-                f"inductor fails to compile a subgraph: {first_line(error):.200}",
-                remedy="Use the executor 'aten', or report it to torch.",
-            )
-        )
-        with failed, torch.no_grad():
-            made: Any = compile_module(module, values, options=self._options)
-        return _with_own_results(made, given)
-
-
-def _with_own_results(made: Callable[..., Any], given: Sequence[Any]) -> Callable[..., Any]:
-    """Return a compiled function that gives no memory of its own: constants are results too.
-
-    Args:
-        made: The function.
-        given: Arguments of a call: what has the same memory in two calls is its own.
-    """
-    first, second = made(*given), made(*given)
-    resident = {
-        place
-        for place, result in enumerate(second)
-        if shared_places(first, [result]) and not shared_places(given, [result])
-    }
-    if not resident:
-        return made
-
-    def call(*given: Any) -> Sequence[torch.Tensor]:
-        return [r.clone() if i in resident else r for i, r in enumerate(made(*given))]
-
-    return call
-
-
-def _require_compiler() -> None:
-    """Refuse to go on where there is no C++ compiler."""
-    from torch._inductor.cpp_builder import get_cpp_compiler
-    from torch._inductor.exc import InvalidCxxCompiler
-
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler as error:
-        raise OptionalDependencyError(
-            "inductor needs a C++ compiler, and there is none",
-            remedy="Install one (such as g++), name it in the variable CXX, or use another "
-            "executor.",
-        ) from error
 
 
 INDUCTOR = Inductor()
