@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from torch_ir import compile_graph, extract_ir, parse, register_executor, validate
-from torch_ir.backends import SUPPORTED, Partitioner, Support, to_backend
+from torch_ir.backends import SUPPORTED, DelegateBackend, Partitioner, Support, to_backend
 from torch_ir.executor import unregister_executor
 
 KINDS = {
@@ -155,3 +155,24 @@ def test_what_is_computed_in_complex32_is_not_compared_with_the_denotation(other
     assert report.verdict == "agree"
     (reason,) = set(report.undenoted.values())
     assert reason == "NumPy has no element type for complex32"
+
+
+@pytest.mark.parametrize("mode", ["isolated", "accumulated"])
+@pytest.mark.parametrize("taken", [0, 1, 3])
+def test_a_report_says_how_much_a_backend_takes(taken, mode):
+    text = "\n".join(f"  %v{i}: f32[4] = aten.neg.default(%x)" for i in range(3))
+    ir = parse(f"ir {{\n  input %x: f32[4]\n{text}\n  return %v0, %v1, %v2\n}}")
+
+    class Some(DelegateBackend):
+        name = "some"
+
+        def supports(self, node, ir):
+            return SUPPORTED if int(node.name[1:]) < taken else Support.refused("no")
+
+        def compile(self, ir, payload):
+            return lambda x: [-x for _ in ir.graph_outputs]
+
+    report = validate(ir, {}, (torch.ones(4),), backend=Some(), mode=mode)
+    assert report.verdict == "agree"
+    assert report.taken == {"some": (taken, 3)}
+    assert f"  backend 'some': {taken} of 3 nodes" in str(report).split("\n")

@@ -35,8 +35,7 @@ class Assignment:
     reasons: Mapping[str, Mapping[str, str]]
 
     def __repr__(self) -> str:
-        counts = Counter(self.takers.values())
-        parts = [f"{name}: {count}" for name, count in counts.items()]
+        parts = [f"{name}: {count}" for name, count in self.counts.items()]
         return f"Assignment({', '.join([*parts, f'left: {len(self.left)}'])})"
 
     def __str__(self) -> str:
@@ -46,6 +45,13 @@ class Assignment:
             taker = self.takers.get(node.name, "")
             rows.append((f"%{node.name}", node.op_type, taker, "; ".join(why)))
         return table(rows)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many nodes each backend takes that was asked, by its name."""
+        taken = Counter(self.takers.values())
+        asked = [name for why in self.reasons.values() for name in why]
+        return {name: taken[name] for name in (*taken, *asked)}
 
     @property
     def left(self) -> tuple[OpNode, ...]:

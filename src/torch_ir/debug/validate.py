@@ -12,6 +12,7 @@ inputs are held.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, cast, get_args
@@ -207,12 +208,18 @@ def _prepared(
     if judged is None:
         flat = ir if delegates(ir) else written_out(ir)  # torch runs a delegate whole, not by node
         return IRExecutor(flat, weights, constants).graph_for(*inputs), None
-    if isinstance(judged, DelegatingExecutor) and mode == "accumulated":
-        drift = Accumulation(judged.graph.ir)
-        return judged.graph, Judge(judged.delegates, readers, drift, aliases=judged.ir.aliases)
-    unseen = judged.unseen if isinstance(judged, OpaqueRunner) else ""
+    judge = Judge(judged.delegates, readers)
+    if isinstance(judged, OpaqueRunner):
+        judge = replace(judge, unseen=judged.unseen)
+    else:
+        found = judged.assignment
+        taken = {name: (count, len(found.nodes)) for name, count in found.counts.items()}
+        judge = replace(judge, taken=taken)
+        if mode == "accumulated":
+            drift = Accumulation(judged.graph.ir)
+            return judged.graph, replace(judge, drift=drift, aliases=judged.ir.aliases)
     graph = IRExecutor(inline_scopes(judged.ir), weights, constants).graph_for(*inputs)
-    return graph, Judge(judged.delegates, readers, unseen=unseen)
+    return graph, judge
 
 
 def _arguments(
@@ -383,6 +390,7 @@ class _Rereading:
             tuple(self.found.divergences),
             self.tally.not_compared,
             self.tally.run_by_torch,
+            {} if self.judge is None else self.judge.taken,
         )
 
     # -- readers ----------------------------------------------------------------------------------

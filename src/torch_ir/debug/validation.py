@@ -134,6 +134,7 @@ class ValidationReport(Compared[Divergence]):
         divergences: Those that differ by more than is allowed, in program order.
         not_compared: Why no reader that was asked for read the values of a node, by name.
         run_by_torch: How many delegates of a backend torch ran in its place, by its name.
+        taken: How many nodes of how many each backend that was asked takes, by its name.
     """
 
     model_name: str
@@ -147,6 +148,9 @@ class ValidationReport(Compared[Divergence]):
     divergences: tuple[Divergence, ...] = field(repr=False)
     not_compared: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     run_by_torch: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
+    taken: Mapping[str, tuple[int, int]] = field(
+        default_factory=dict[str, tuple[int, int]], repr=False
+    )
 
     @property
     def is_valid(self) -> bool:
@@ -185,6 +189,8 @@ class ValidationReport(Compared[Divergence]):
             lines.append(f"  without denotation: {self._undenoted()}")
         for reason, count in Counter(self.not_compared.values()).items():
             lines.append(f"  not compared: {reason} ({count})")
+        for backend, (count, nodes) in self.taken.items():
+            lines.append(f"  backend {backend!r}: {count} of {counted(nodes, 'node')}")
         for backend, count in self.run_by_torch.items():
             were = f"{counted(count, 'delegate')} {'was' if count == 1 else 'were'}"
             lines.append(f"  {were} run by torch, not by backend {backend!r}")

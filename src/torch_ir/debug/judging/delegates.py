@@ -73,6 +73,7 @@ class Judge:
         drift: How far the inputs of delegates are off by what backends before them rounded, where
             a delegate is given their values; None where it is given torch's.
         unseen: Why something that the delegates make cannot be compared; empty if all can.
+        taken: How many nodes of how many each backend that was asked takes, by its name.
         aliases: What may share memory, where the graph that runs does not say; delegates that hold
             weights may give views of these.
     """
@@ -81,6 +82,7 @@ class Judge:
     against: tuple[Reader, ...]
     drift: Accumulation | None = None
     unseen: str = ""
+    taken: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     aliases: Aliases | None = None
 
     def knows(self, node: OpNode) -> bool:
