@@ -155,6 +155,13 @@ def test_what_the_fastest_leaves_to_torch_goes_to_another(monkeypatch, tmp_path)
         assert len(run.candidates) == (1 if turn else 4)
 
 
+def test_what_was_chosen_in_haste_does_not_hold_for_more_time(monkeypatch, tmp_path):
+    for seconds, backend in ((0, "aten"), (60, "fast"), (0, "fast")):
+        run = compiled(monkeypatch, Fast(), cache=tmp_path, seconds=seconds)
+        assert run.backend == backend
+        assert len(run.candidates) == (2 if (seconds, backend) != (0, "fast") else 1)
+
+
 def test_without_time_torch_runs_all(monkeypatch):
     run = compiled(monkeypatch, Fast(), seconds=0)
     assert run.backend == "aten"

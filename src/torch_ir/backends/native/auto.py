@@ -147,23 +147,25 @@ class _AutoChoice:
 
         self.ir, self.weights, self.options = ir, weights, options
         self.deadline = time.monotonic() + options.seconds
+        self.was_cut = False
         self.aten = compile_aten(ir, weights, options)
         program = attempt(prepared_to_run, ir, ())  # what is refused here, each candidate says
         self.judge = ProgramJudge(ir if isinstance(program, Raised) else program)
         self.call = self._timed_call()
 
     def run(self) -> Chosen:
-        blobs = None if self.options.cache is None else Blobs(self.options.cache)
-        key = ""
-        if blobs is not None:
-            key = blobs.choice_key(self.ir, self.options.settings, tuple(installed_runtimes()))
-            known = blobs.read(key)
-            if known is not None:
-                return self._again(known.decode())
+        if self.options.cache is None:
+            return self._timed()
+        blobs, asked = Blobs(self.options.cache), (self.ir, self.options.settings)
+        key = partial(blobs.choice_key, *asked, tuple(installed_runtimes()))
+        whole, cut = key(), key(self.options.seconds)
+        known = blobs.read(whole) or blobs.read(cut)
+        if known is not None:
+            return self._again(known.decode())
         chosen = self._timed()
-        if blobs is not None:
-            names = [verdict.delegate for verdict in chosen.verdicts if verdict.reason == SLOWER]
-            blobs.write(key, "\n".join([chosen.backend, *names]).encode())
+        names = [verdict.delegate for verdict in chosen.verdicts if verdict.reason == SLOWER]
+        # with more time another may win: what was chosen in haste holds for as much time alone
+        blobs.write(cut if self.was_cut else whole, "\n".join([chosen.backend, *names]).encode())
         return chosen
 
     def _again(self, known: str) -> Chosen:
@@ -191,6 +193,7 @@ class _AutoChoice:
                 found.append(self._candidate(name, partial(self._extended, first)))
         aten = Candidate("aten", 1.0, 1.0), self.aten
         rated = [aten, *[pair for pair in found if pair[0].us < GAIN * pair[0].torch_us]]
+        self.was_cut = time.monotonic() > self.deadline
         best, runner = self._fastest(rated)
         rows = [replace(c, reason="") if c is best else c for c, _ in found]
         rows.append(Candidate("aten", reason="" if best is aten[0] else "another is faster"))

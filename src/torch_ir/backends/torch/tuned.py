@@ -65,7 +65,10 @@ class Tuned(NativeBackend):
         given = [node.meta["val"] for node in module.graph.find_nodes(op="placeholder")]
         if not _rewritten(module):
             raise BackendError("nothing in it has another kernel")
-        samples = [torch.randn(tuple(value.shape)) for value in given]
+        samples = [
+            torch.randn(tuple(v.shape), dtype=torch.float32, device=v.device).to(v.dtype)
+            for v in given
+        ]
         with torch.no_grad():
             us, other = least((lambda: module(*samples), lambda: plain(*samples)), 0.1)
         if us > GAIN * other:
