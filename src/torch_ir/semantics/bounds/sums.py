@@ -375,10 +375,11 @@ def pooling(call: BoundedCall) -> Errors:
     divides = "backward" not in call.op_type
     counts = [max(count, 1)] * len(call.results)
     errors = summed(call, counts, BLOCK, FEW, one_way, divides=divides)
+    is_in_type = call.is_narrow and call.op_type in _IN_TYPE
     if divides:
-        pairs = zip(errors, light_sources(call, counts, divides=True), strict=True)
-        errors = [error if error is None else error + light for error, light in pairs]
-    if not call.is_narrow or call.op_type not in _IN_TYPE:
+        lost = light_sources(call, counts, divides=True, is_in_type=is_in_type)
+        errors = [e if e is None else e + light for e, light in zip(errors, lost, strict=True)]
+    if not is_in_type:
         return errors
     (terms,) = call.terms()
     way = count * terms if divides else terms
@@ -445,7 +446,9 @@ def scattered(call: BoundedCall) -> Errors:
     return errors
 
 
-def light_sources(call: BoundedCall, hits: Sequence[Any], *, divides: bool = False) -> list[Array]:
+def light_sources(
+    call: BoundedCall, hits: Sequence[Any], *, divides: bool = False, is_in_type: bool = True
+) -> list[Array]:
     """What sums may lose, in any order, of terms that are less than a unit of the greatest.
 
     Added to a sum that is as large as the whole, as behind one large term, they are all rounded
@@ -455,8 +458,10 @@ def light_sources(call: BoundedCall, hits: Sequence[Any], *, divides: bool = Fal
         call: The call.
         hits: How many terms are added for each element of each result.
         divides: Whether the sums are divided by these, as means.
+        is_in_type: Whether sums of a narrow type are kept in it.
     """
-    unit, whole = call.result_unit if call.is_narrow else call.unit, call.terms()
+    is_narrow = call.is_narrow and is_in_type
+    unit, whole = call.result_unit if is_narrow else call.unit, call.terms()
     sums = [t * (count + 1) if divides else t for t, count in zip(whole, hits, strict=True)]
     most = max([float(np.max(t, initial=0, where=np.isfinite(t))) for t in sums], default=0.0)
     least = 2 * unit * most / max(abs(call.arguments.get("alpha", 1)), 1)
