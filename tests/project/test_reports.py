@@ -26,7 +26,12 @@ GIVEN: dict[str, dict[str, Any]] = {
     "Captured": {"outputs": (), "values": {LONG: torch.ones(2)}},
     "CaseSet": {"cases": tuple(cases({LONG: PROGRAM}, strides=False))},
     "Reduced": {"weights": {}, "inputs": ()},
-    "ValidationReport": {"against": ("eager",), "compared": {"eager": 3}, "divergences": ()},
+    "ValidationReport": {
+        "against": ("eager",),
+        "compared": {"eager": 3},
+        "divergences": (),
+        "taken": {LONG: (2, 3)},
+    },
     "VerificationReport": {"output_details": ()},
 }
 """Fields that must fit each other."""
