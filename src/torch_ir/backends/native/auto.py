@@ -156,9 +156,9 @@ class _AutoChoice:
     def run(self) -> Chosen:
         if self.options.cache is None:
             return self._timed()
-        blobs, asked = Blobs(self.options.cache), (self.ir, self.options.settings)
-        key = partial(blobs.choice_key, *asked, tuple(installed_runtimes()))
-        whole, cut = key(), key(self.options.seconds)
+        blobs, asked = Blobs(self.options.cache), self.options.settings
+        whole = blobs.choice_key(self.ir, asked, tuple(installed_runtimes()))
+        cut = f"{whole}-{self.options.seconds}"
         known = blobs.read(whole) or blobs.read(cut)
         if known is not None:
             return self._again(known.decode())

@@ -59,26 +59,18 @@ class Blobs:
             digest.update(cast(Any, tensor.reshape(-1).view(torch.uint8).numpy()))
         return digest.hexdigest()
 
-    def choice_key(
-        self,
-        ir: IR,
-        options: Mapping[str, Any],
-        runtimes: Sequence[str],
-        seconds: float | None = None,
-    ) -> str:
+    def choice_key(self, ir: IR, options: Mapping[str, Any], runtimes: Sequence[str]) -> str:
         """Return the name under which the fastest way to run a program is kept.
 
         Args:
             ir: The program; its weights do not decide.
             options: What the runtimes are given.
             runtimes: The names of those that are installed.
-            seconds: The time that there was, where it did not suffice to try all.
         """
         own: Any = import_module(__name__.partition(".")[0])
         facts = (own.__version__, torch.__version__, _processor(), str(torch.get_num_threads()))
         asked = json.dumps(options, sort_keys=True, default=repr)
-        cut = () if seconds is None else (f"in {seconds} s",)
-        text = "\n".join(("choice", *facts, *runtimes, asked, *cut)).encode()
+        text = "\n".join(("choice", *facts, *runtimes, asked)).encode()
         return hashlib.sha256(text + b"\0" + dumps(ir)).hexdigest()
 
     def read(self, key: str) -> bytes | None:
