@@ -146,9 +146,9 @@ def leaves_drift(op_type: str) -> bool:
 
 
 def drift_at(
-    op_type: str, arguments: Mapping[str, Any], results: Sequence[Any], places: Array
-) -> Array:
-    """Compute what some elements of a product may be off besides their bounds.
+    op_type: str, arguments: Mapping[str, Any], results: Sequence[Any]
+) -> Callable[[Array], Array]:
+    """Return what says how far some elements of a product may be off besides their bounds.
 
     Roundings of terms alike go one way, and small terms behind a large one are lost: each
     element's own terms tell, which are too many for those of all elements.
@@ -157,21 +157,25 @@ def drift_at(
         op_type: The exact overload.
         arguments: What its denotation took, by name.
         results: What it gave.
-        places: The elements, by their places in the first result as one row.
 
     Returns:
-        A float64 error for each place.
+        A function of places in the first result as one row: a float64 error for each.
 
     Example:
         >>> row = np.full((1, 2000), 2.0**-25, "float32")
         >>> row[0, 0] = 1
         >>> given = {"self": row, "mat2": np.ones((2000, 1), "float32")}
-        >>> (drift_at("aten.mm.default", given, [row[:, :1]], np.array([0])) * 2**25).tolist()
+        >>> drift = drift_at("aten.mm.default", given, [row[:, :1]])
+        >>> (drift(np.array([0])) * 2**25).tolist()
         [1999.0]
     """
     call = BoundedCall(op_type, arguments, [r for r in results if isinstance(r, np.ndarray)])
-    with np.errstate(all="ignore"):
-        return single_elements.drift_of(call, RULES[op_type], places)
+
+    def drift(places: Array) -> Array:
+        with np.errstate(all="ignore"):
+            return single_elements.drift_of(call, RULES[op_type], places)
+
+    return drift
 
 
 def _bounded(call: BoundedCall) -> list[Array] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -475,7 +474,7 @@ def _drift(
         return None
     results = [made[meta.name] for meta in call.outputs]
     arguments = arguments_of(call, values.__getitem__, symbols)
-    return partial(drift_at, call.op_type, arguments, results)
+    return drift_at(call.op_type, arguments, results)
 
 
 def _open_places(

@@ -119,7 +119,8 @@ def with_drift(meaning: Array, got: Array, bound: Array, drift: Callable[[Array]
         drift: Says how much more some elements may be off, by their places in one row.
     """
     wider = np.array(np.broadcast_to(bound, meaning.shape), "float64")
-    flat, off = wider.reshape(-1), apart(meaning, got).reshape(-1)
+    with np.errstate(all="ignore"):
+        flat, off = wider.reshape(-1), apart(meaning, got).reshape(-1)
     places = np.flatnonzero(off > flat)
     for start in range(0, len(places), AT_A_TIME):
         here = places[start : start + AT_A_TIME]
