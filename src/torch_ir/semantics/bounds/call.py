@@ -317,12 +317,23 @@ def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array
     kept = [axis for axis in range(values.ndim) if axis not in of_row]
     if not values.size:
         return np.zeros([values.shape[axis] for axis in kept])
-    rows = values.transpose(*kept, *of_row)
-    rows = np.sort(rows.reshape(*(values.shape[axis] for axis in kept), -1), axis=-1)
-    same = (rows[..., 1:] == rows[..., :-1]) & (zeros | (rows[..., 1:] != 0))
-    return np.asarray(np.sum(same, axis=-1) / max(rows.shape[-1] - 1, 1))
+    rows = values.transpose(*kept, *of_row).reshape(*(values.shape[axis] for axis in kept), -1)
+    count = rows.shape[-1]
+    if count <= SHORT:  # a vectorized comparison of columns: a sort of each row takes longer
+        columns = [rows[..., place] for place in range(count)]
+        same = np.zeros(rows.shape[:-1])
+        for place, column in enumerate(columns):
+            is_again = np.zeros(column.shape, bool)
+            for other in columns[:place]:
+                is_again |= column == other
+            same += is_again & (zeros | (column != 0))
+        return np.asarray(same / max(count - 1, 1))
+    rows = np.sort(rows, axis=-1)
+    is_same = (rows[..., 1:] == rows[..., :-1]) & (zeros | (rows[..., 1:] != 0))
+    return np.asarray(np.sum(is_same, axis=-1) / (count - 1))
 
 
+SHORT = 8
 LOOKED_AT = 64
 
 
