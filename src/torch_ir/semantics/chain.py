@@ -62,16 +62,22 @@ def bounded(
         values: The inputs by name.
         symbols: The symbols that are known.
         errors: How far the inputs may be off; 0 where absent.
-        keep: The values to return; others are freed after their last use. None for all.
+        keep: The values to return. Others are freed after their last use, and not computed where
+            they lead to none of these. None for all.
         steps: A 16-bit type to which a kernel may round what a node makes in a wider one.
 
     Raises:
         TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
     """
+    if keep is not None:
+        ir = _leading_to(ir, keep)
     evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
     made: dict[str, Any] = evaluation.given()
+    if keep is not None:
+        read = {*keep, *(meta.name for node in ir.nodes for meta in node.inputs)}
+        made = {name: value for name, value in made.items() if name in read}
     off: dict[str, Any] = {name: np.zeros(np.shape(value)) for name, value in made.items()}
-    off |= errors or {}
+    off |= {name: error for name, error in (errors or {}).items() if name in made}
     dead = {} if keep is None else dead_after(ir.nodes, keep)
     for node, results in evaluation.run(keep=keep is None):
         found = node_bounds(
@@ -83,6 +89,16 @@ def bounded(
         for name in dead.get(node.name, ()):
             del made[name], off[name]
     return made, off
+
+
+def _leading_to(ir: IR, names: Collection[str]) -> IR:
+    """The program with those nodes that some values, or the symbols of others, are made by."""
+    needed, nodes = {*names}, list[OpNode]()
+    for node in reversed(ir.nodes):
+        if node.binds or not needed.isdisjoint(meta.name for meta in node.outputs):
+            nodes.append(node)
+            needed |= {meta.name for meta in node.inputs}
+    return ir if len(nodes) == len(ir.nodes) else ir.replace(nodes=nodes[::-1])
 
 
 def _in_steps(result: Any, error: Array | None, steps: np.dtype[Any]) -> Array | None:

@@ -23,11 +23,13 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
 from torch_ir.ir.queries import dead_after
-from torch_ir.semantics.bounds.call import moduli
+from torch_ir.semantics.bounds import sums
+from torch_ir.semantics.bounds.call import Rule, moduli
 from torch_ir.semantics.bounds.moves import apart, meant_at, moved_by
+from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.chain import FORMS, node_bounds
 from torch_ir.semantics.denote import Evaluation
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, numpy_dtype, real_of
 
 SPREAD = 2
 """How far a kernel may be off, in units of the largest move that is seen.
@@ -35,11 +37,35 @@ SPREAD = 2
 Errors a third as large as their bounds, as those of rounding, are ten times less than that."""
 ENDS = ("elements", "elements", "node", "outward")
 """How a result is moved within its bound, in each evaluation."""
+DEEP = 12
+"""Products in a row after which worst cases are wide, those of float32 too, and not looked at."""
 LOOSE = 2.0**-4
 """What agrees within more than this share of the value has not been compared."""
 _UNITS, _LEAST = 16, 2.0**-10
 TAIL = 4
 """How much wider than of most elements the bounds of the widest are that are still compared."""
+
+
+def deep_values(ir: IR) -> frozenset[str]:
+    r"""Return the numbers of which a worst case says nothing: too many products lead to them.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> lines = [f"  %y{i + 1}: f32[2, 2] = aten.mm.default(%y{i}, %w)" for i in range(14)]
+        >>> head = "ir {\n  input %y0: f32[2, 2]\n  input %w: f32[2, 2]\n"
+        >>> ir = parse(head + "\n".join(lines) + "\n  return %y14\n}")
+        >>> sorted(deep_values(ir))
+        ['y13', 'y14']
+    """
+    depths: dict[str, int] = {}
+    for node in ir.nodes:
+        before = max((depths.get(meta.name, 0) for meta in node.inputs), default=0)
+        depth = before + (RULES.get(node.op_type) in _PRODUCTS)
+        depths |= {m.name: depth for m in node.outputs if is_inexact(numpy_dtype(m.dtype))}
+    return frozenset(name for name, depth in depths.items() if depth > DEEP)
+
+
+_PRODUCTS: frozenset[Rule] = frozenset((sums.product, sums.convolution))
 
 
 def is_wide(expected: Array, bound: Array) -> bool:
@@ -111,11 +137,11 @@ def spread(
     errors: Mapping[str, Array],
     keep: Collection[str],
     steps: np.dtype[Any] | None = None,
-) -> dict[str, Array]:
-    """Compute how far a kernel's values may be off, by name, from how they move.
+) -> tuple[dict[str, Any], dict[str, Array]]:
+    """Compute values by name, and how far a kernel's may be off, from how they move.
 
-    Arguments are those of :func:`torch_ir.semantics.chain.bounded`; errors of inputs may have a
-    sign, and are moved by just that where a node's elements move together.
+    Arguments and results are those of :func:`torch_ir.semantics.chain.bounded`; errors of inputs
+    may have a sign, and are moved by just that where a node's elements move together.
 
     Raises:
         TorchIRError: A denotation refuses its arguments, or no tolerance is stated.
@@ -128,6 +154,7 @@ def spread(
             move.move(name, made[name], error)
     found = {name: np.zeros(np.shape(made[name])) for name in keep if name in made}
     found |= {name: np.abs(error) for name, error in errors.items() if name in keep}
+    kept = {name: made[name] for name in found}
     dead = dead_after(ir.nodes, ())
 
     def exact(name: str) -> Array:
@@ -147,13 +174,14 @@ def spread(
             here: Any = results[meta.producer_output_idx]
             made[meta.name] = here
             if meta.name in keep:
+                kept[meta.name] = here
                 seen = [apart(move.values[meta.name], here) for move in moves]
                 reach = _leveled(np.max(seen, axis=0), here)
                 found[meta.name] = own[meta.producer_output_idx] + SPREAD * reach
         for name in dead.get(node.name, ()):
             for held in (made, *[move.values for move in moves]):
                 held.pop(name, None)
-    return found
+    return kept, found
 
 
 def _moved(

@@ -115,8 +115,9 @@ class ProgramJudge:
         """The meaning of the program's operators between a body's inputs and its results."""
         key = tuple(sorted(body.input_names)), tuple(body.output_names)
         if key not in self._meanings:
-            nodes = _between(self._ir, body)
-            made = meaning_of(subgraph(self._ir, nodes, body.graph_outputs)) if nodes else ""
+            results = [_in_program(self._ir, body, meta) for meta in body.graph_outputs]
+            nodes = _between(self._ir, body.graph_inputs, results)
+            made = meaning_of(subgraph(self._ir, nodes, results)) if nodes else ""
             self._meanings[key] = (
                 None if isinstance(made, str) or made.draws or made.has_open_values else made
             )
@@ -136,13 +137,26 @@ class ProgramJudge:
         return self._evaluated[key]
 
 
-def _between(ir: IR, body: IR) -> list[OpNode]:
-    """The nodes that make a body's results from its inputs; none where a program has no such."""
+def _in_program(ir: IR, body: IR, result: TensorMeta) -> TensorMeta:
+    """The value of a program that a body's result stands for, by another name where it was split.
+
+    It is the result of the node that its maker was made of, if that has one of the same type.
+    """
+    maker = body.producers.get(result.name)
+    if result.name in every_value(ir) or maker is None or len(maker.made_of) != 1:
+        return result
+    (origin,) = maker.made_of
+    found = [m for node in ir.nodes if node.made_of == (origin,) for m in node.outputs]
+    return found[0] if len(found) == 1 and _type(found[0]) == _type(result) else result
+
+
+def _between(ir: IR, inputs: Sequence[TensorMeta], results: Sequence[TensorMeta]) -> list[OpNode]:
+    """The nodes that make results from inputs; none where a program has no such."""
     known = every_value(ir)
-    wanted = [*body.graph_inputs, *body.graph_outputs]
+    wanted = [*inputs, *results]
     if any(m.name not in known or _type(known[m.name]) != _type(m) for m in wanted):
         return []
-    given, needed = {*body.input_names}, {*body.output_names}
+    given, needed = {meta.name for meta in inputs}, {meta.name for meta in results}
     nodes: list[OpNode] = []
     for node in reversed(ir.nodes):
         if needed.isdisjoint(meta.name for meta in node.outputs):

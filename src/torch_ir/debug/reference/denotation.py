@@ -35,7 +35,7 @@ from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Array, is_inexact, numpy_dtype
-from torch_ir.semantics.spread import LOOSE, is_wide, settled, share, spread
+from torch_ir.semantics.spread import LOOSE, deep_values, is_wide, settled, share, spread
 from torch_ir.semantics.tolerance import (
     bound,
     drift_at,
@@ -558,12 +558,14 @@ def _evaluated(
     keep = kept_values(ir).union(meta.name for node in makers for meta in node.inputs)
     forms = FORMS if len(ir.nodes) > 1 else 1  # of what the chain itself rounds
     given = {name: np.abs(error) / forms for name, error in errors.items()}
-    made, bounds = bounded(ir, values, symbols, given, keep, meaning.steps)
+    deep = deep_values(ir) & keep if forms > 1 else frozenset[str]()
+    known = keep - deep
+    made, bounds = bounded(ir, values, symbols, given, known, meaning.steps)
     if forms == 1:
         return made, bounds
     bounds = {name: forms * error for name, error in bounds.items()}
-    wide = [n for n in keep if isinstance(made[n], np.ndarray) and is_wide(made[n], bounds[n])]
-    if not wide:
+    wide = [n for n in known if isinstance(made[n], np.ndarray) and is_wide(made[n], bounds[n])]
+    if not (wide or deep):
         return made, bounds
-    seen = spread(ir, values, symbols, errors, keep, meaning.steps)
-    return made, {**bounds, **{n: settled(made[n], seen[n]) for n in wide}}
+    made, seen = spread(ir, values, symbols, errors, keep, meaning.steps)
+    return made, {**bounds, **{n: settled(made[n], seen[n]) for n in (*wide, *deep)}}
