@@ -244,6 +244,24 @@ def test_regions_under_autocast_are_written_out_with_their_conversions():
     assert_same(ir, done, model.state_dict(), (torch.randn(2, 3),))
 
 
+@pytest.mark.parametrize("device", ["cuda", "xpu", "mps"])
+def test_regions_without_autocast_for_other_devices_are_written_out(device):
+    class Off(nn.Module):
+        def forward(self, x):
+            with torch.autocast(device, enabled=False):
+                x = x.float().sin()
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    return x @ x.T
+
+    ir = extract_ir(Off(), (torch.randn(2, 3),))
+    done = decompose(ir)
+    assert "higher_order.wrap_with_autocast" not in operators(done)
+    assert_same(ir, done, {}, (torch.randn(2, 3),))
+    on = [n.replace(attrs={**n.attrs, "enabled": True}) if n.functions else n for n in ir.nodes]
+    with pytest.raises(PassError, match=f"autocast for '{device}' is not written out"):
+        decompose(ir.replace(nodes=on))
+
+
 # -- prims ----------------------------------------------------------------------------------------
 
 PRIMS = torch.ops.prims

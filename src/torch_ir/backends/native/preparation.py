@@ -20,6 +20,7 @@ from torch_ir.ir import IR, MemoryFormat, OpNode
 from torch_ir.ir.builder import subgraph
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import op_types
+from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import ZEROED
 from torch_ir.passes.decomposition import decompose
 from torch_ir.passes.functionalization import without_writes
@@ -47,6 +48,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
     program = program.replace(
         nodes=[_zeroed(node) for node in program.nodes if not checks_recorded_type(node)]
     )
+    program = _without_autocast(program)
     for backend in backends:
         kinds = {node.op_type: node for node in program.nodes}
         whole = Partitioner(backend)(program).reasons
@@ -77,6 +79,29 @@ def prepared_to_run(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: b
     updates = [node for node in program.nodes if is_state_update(node, program)]
     whole = {node.name for node in updates if _is_in_place(node, program, backends)}
     return with_writes_apart(program, whole)
+
+
+def _without_autocast(ir: IR) -> IR:
+    """A program with the conversions of autocast written out, that on the CPU; else as it is."""
+    if not any(node.op_type == AUTOCAST_REGION for _, _, node in ir.walk()):
+        return ir
+    try:
+        return decompose(_with_that_of_cpu(ir), preserve=_operators(ir))
+    except PassError:
+        return ir
+
+
+def _with_that_of_cpu(ir: IR) -> IR:
+    """A program without autocast for other devices, which changes nothing on the CPU."""
+    return ir.replace(
+        nodes=[
+            node.replace(attrs={**node.attrs, "enabled": False})
+            if node.op_type == AUTOCAST_REGION and node.attrs.get("device_type") != "cpu"
+            else node
+            for node in ir.nodes
+        ],
+        functions={name: _with_that_of_cpu(body) for name, body in ir.functions.items()},
+    )
 
 
 def _is_in_place(node: OpNode, ir: IR, backends: Sequence[DelegateBackend]) -> bool:

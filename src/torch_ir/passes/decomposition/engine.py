@@ -155,6 +155,17 @@ _CORE_FORMS: Mapping[str, Callable[[OpNode], OpNode]] = {
 """What says the same with an operator of the core set, where one does."""
 
 
+def _scopes_in(node: OpNode, scopes: tuple[Region, ...]) -> tuple[Region, ...]:
+    """The regions of autocast for the CPU inside of a region."""
+    dtype, device = node.attrs.get("dtype"), str(node.attrs.get("device_type"))
+    is_on = node.attrs.get("enabled") is not False
+    if device == "cpu":
+        return (*scopes, (device, dtype.name if isinstance(dtype, DType) else "", is_on))
+    if is_on:
+        raise PassError(f"autocast for {device!r} is not written out, only that for the CPU")
+    return scopes  # none is on around it that it would switch off: that is refused
+
+
 class _Decomposition:
     def __init__(self, ir: IR, shared: Shared, path: str):
         self.ir = ir
@@ -224,13 +235,8 @@ class _Decomposition:
     def _region(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         (name,) = node.functions
         body = self.bodies[name]
-        dtype = node.attrs.get("dtype")
-        device = str(node.attrs.get("device_type"))
         self.sparse.require_none(node)
-        if device != "cpu":
-            raise PassError(f"autocast for {device!r} is not written out, only that for the CPU")
-        kind = dtype.name if isinstance(dtype, DType) else ""
-        inner = (*scopes, (device, kind, node.attrs.get("enabled") is not False))
+        inner = _scopes_in(node, scopes)
         values = dict(zip(body.input_names, node.inputs, strict=True))
         outer, self.bodies = self.bodies, body.functions
         for item in body.nodes:
