@@ -455,9 +455,17 @@ def test_parameters_are_those_of_the_executor():
         "the executor 'aten' takes no parameters, got fast\n"
         "The executor 'inductor' takes its own options."
     )
-    with pytest.raises(InputError) as caught:
-        make_traced(gate)(X, X, executor="inductor", executor_parameters={"max_autotun": True})
-    assert str(caught.value).startswith("inductor has no option 'max_autotun'\nDid you mean max_a")
+    for parameters, said in [
+        (
+            {"max_autotun": True},
+            "the backend 'inductor' has no option 'max_autotun'\nDid you mean",
+        ),
+        ({"qqq": 1}, "the backend 'inductor' has no option 'qqq'\nIt has a"),
+        ({"max-autotune": "yes"}, "the backend 'inductor' takes no max_autotune='yes'\nIt takes"),
+    ]:
+        with pytest.raises(ExecutionError) as caught:
+            make_traced(gate)(X, X, executor="inductor", executor_parameters=parameters)
+        assert str(caught.value).startswith(said)
 
 
 def test_backends_of_other_packages_are_executors(monkeypatch: pytest.MonkeyPatch):

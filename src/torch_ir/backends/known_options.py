@@ -13,6 +13,8 @@ from torch_ir.errors import ExecutionError, did_you_mean
 
 Taken: TypeAlias = "type[Any] | tuple[str, ...] | frozenset[str] | None"
 """What an option takes: a type, one of some names, a list of some names, or anything."""
+_LISTED = 20
+"""How many names an error lists: inductor has hundreds."""
 Known: TypeAlias = Collection[str] | Mapping[str, Taken]
 """The names of options, which may say what each takes."""
 
@@ -40,10 +42,12 @@ def require_options(name: str, settings: Mapping[str, Any], known: Known) -> Non
     """
     for option, value in settings.items():
         if option not in known:
-            listed = f"It has {', '.join(sorted(known))}." if known else "It has none."
+            public_first = sorted(known, key=lambda name: (name.startswith("_"), name.lower()))
+            listed = ", ".join(public_first[:_LISTED]) if known else "none"
+            rest = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
             raise ExecutionError(
                 f"the backend {name!r} has no option {option!r:.60}",
-                remedy=did_you_mean(str(option), known) or listed,
+                remedy=did_you_mean(str(option), known) or f"It has {listed}{rest}.",
             )
         remedy = _misfit(value, known[option]) if isinstance(known, Mapping) else ""
         if remedy:

@@ -11,15 +11,11 @@ from torch.export import ExportedProgram
 
 from torch_ir.backends.assignment import assign, left_over
 from torch_ir.backends.backend_registry import Options, Runner
-from torch_ir.backends.known_options import Known
+from torch_ir.backends.known_options import Known, Taken, require_options
 from torch_ir.backends.native.native_backend import NativeBackend
 from torch_ir.backends.protocol import Delegated, Support
 from torch_ir.backends.torch.compiled_later import CompiledLater, require_compiler
 from torch_ir.backends.torch.graph_module import uncallable
-from torch_ir.errors import (
-    InputError,
-    did_you_mean,
-)
 from torch_ir.infer.preconditions.table import asks_for_values
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR, OpNode
@@ -53,7 +49,7 @@ class Inductor(NativeBackend):
             ``{"max_autotune": True}``. ``freezing`` is on.
 
     Raises:
-        InputError: Inductor has no such option.
+        ExecutionError: Inductor has no such option, or takes no such value.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict[str, Any], hash=False)
@@ -62,29 +58,13 @@ class Inductor(NativeBackend):
     is_thread_safe = True  # pyright: ignore[reportUnannotatedClassAttribute]  # likewise
 
     def __post_init__(self) -> None:
-        if not self.options:
-            return
-        from torch._inductor import list_options
-
-        known = list_options()
-        for option in self.options:
-            if option.replace("-", "_") not in known:
-                raise InputError(
-                    f"inductor has no option {option!r:.60}",
-                    remedy=did_you_mean(str(option), known)
-                    or "torch._inductor.list_options() lists them.",
-                )
+        if self.options:
+            given = {name.replace("-", "_"): value for name, value in self.options.items()}
+            require_options(self.name, given, _configuration())
 
     def known_options(self) -> Known:
-        """Return inductor's options, and ``fallback``: let torch run the rest.
-
-        Those of a plain type take values of it; torch asks for the same.
-        """
-        from torch._inductor import config
-
-        kinds = {name: type(value) for name, value in config.get_config_copy().items()}
-        plain = {name: kind if kind in (bool, str) else None for name, kind in kinds.items()}
-        return {"fallback": bool, **plain}
+        """Return inductor's options, and ``fallback``: let torch run the rest."""
+        return {"fallback": bool, **_configuration()}
 
     def supports(self, node: OpNode, ir: IR) -> Support:
         """Return whether the node is an operator of torch's own, of real numbers."""
@@ -124,6 +104,14 @@ class Inductor(NativeBackend):
             if found.left:
                 raise left_over(found, [self.name], "Use the backend 'aten'.")
         return super().__call__(ir, weights, options)
+
+
+def _configuration() -> dict[str, Taken]:
+    """Inductor's own options: those of a plain type take values of it, as torch asks."""
+    from torch._inductor import config
+
+    kinds = {name: type(value) for name, value in config.get_config_copy().items()}
+    return {name: kind if kind in (bool, str) else None for name, kind in kinds.items()}
 
 
 INDUCTOR = Inductor()
