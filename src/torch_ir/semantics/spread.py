@@ -14,6 +14,7 @@ it is of a value.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -222,8 +223,17 @@ class _Moved:
         self.values[name] = value
         if bound is None or not np.any(bound) or not is_inexact(value.dtype):
             return
-        ends = [1, -1, 1j, -1j] if is_complex(value.dtype) else [1.0, -1.0]
-        sign: Any = self._draws.choice(ends, () if self._way == "node" else value.shape)
-        if self._way == "outward" and not is_complex(value.dtype):
-            sign = np.where(np.signbit(value), -1.0, 1.0)
+        shape = () if self._way == "node" else value.shape
+        if is_complex(value.dtype):
+            sign: Any = self._draws.choice([1, -1, 1j, -1j], shape)
+        elif self._way == "outward":
+            sign = 1 - 2 * np.signbit(value).astype("int8")
+        else:
+            sign = self._signs(shape)
         self.values[name] = moved_by(value, FORMS * bound, sign).astype(value.dtype)
+
+    def _signs(self, shape: tuple[int, ...]) -> Array:
+        """1 and −1 at random, a bit of what is drawn for each: there are as many as elements."""
+        count = prod(shape)
+        drawn = np.frombuffer(self._draws.bytes(-(-count // 8)), "uint8")
+        return (1 - 2 * np.unpackbits(drawn, count=count).astype("int8")).reshape(shape)
