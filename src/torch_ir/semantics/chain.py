@@ -22,12 +22,12 @@ from torch_ir.ir.queries import dead_after
 from torch_ir.ops.layouts import BY_LAYOUT
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, widened
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli
 from torch_ir.semantics.bounds.moves import apart, ends_of, meant_at, moved_by
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_inexact, real_of
+from torch_ir.semantics.dtypes import Array, is_inexact, real_of, widened
 from torch_ir.semantics.registry import denotation
 from torch_ir.semantics.tolerance import bound
 

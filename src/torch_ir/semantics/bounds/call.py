@@ -20,6 +20,7 @@ from torch_ir.semantics.dtypes import (
     is_inexact,
     is_integer,
     real_of,
+    widened,
     widest,
     working,
 )
@@ -187,13 +188,13 @@ class BoundedCall:
     def wide(self, name: str) -> Array:
         """Return an argument in float64 or complex128, integers and truth values too."""
         if name not in self._wide:
-            value = widened(self.arguments[name])
+            value = _each_widened(self.arguments[name])
             self._wide[name] = widest(value) if isinstance(value, np.ndarray) else value
         return self._wide[name]
 
     def meant(self, op_type: str | None = None, /, **changed: Any) -> list[Array]:
         """Compute the results, or another operator's, in float64 for arguments partly replaced."""
-        kept = {n: widened(value) for n, value in self.arguments.items() if n not in changed}
+        kept = {n: _each_widened(value) for n, value in self.arguments.items() if n not in changed}
         arguments = {**kept, **changed}
         dtype = arguments.get("dtype")
         if isinstance(dtype, np.dtype) and is_inexact(dtype):
@@ -250,13 +251,11 @@ def moduli(value: Any) -> Array:
     return np.asarray(np.abs(widest(np.asarray(value))))
 
 
-def widened(value: Any) -> Any:
-    """Return floating-point arrays (in lists too) in float64 or complex128, all else unchanged."""
+def _each_widened(value: Any) -> Any:
+    """Arrays, in lists too, in the working precision of their types; all else unchanged."""
     if isinstance(value, list | tuple):
-        return type(value)(map(widened, value))
-    if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
-        return value
-    return widest(value)
+        return type(value)(map(_each_widened, value))
+    return widened(value) if isinstance(value, np.ndarray) else value
 
 
 def _absolute(name: str, value: Any) -> Any:

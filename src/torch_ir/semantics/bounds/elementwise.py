@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli, widened
-from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, is_integer, real_of
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli
+from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, is_integer, real_of, widened
 from torch_ir.semantics.dtypes import rounded as rounded_to
 from torch_ir.semantics.operators.elementwise import between
 

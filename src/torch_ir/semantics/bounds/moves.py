@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from torch_ir.errors import Raised, TorchIRError, attempt
-from torch_ir.semantics.bounds.call import widened
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer, widest
+from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_integer, widened, widest
 from torch_ir.semantics.numbers import same
 
 T = TypeVar("T")

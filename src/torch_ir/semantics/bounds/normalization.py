@@ -22,9 +22,8 @@ from torch_ir.semantics.bounds.call import (
     Rule,
     length_along,
     moduli,
-    widened,
 )
-from torch_ir.semantics.dtypes import Array, is_complex
+from torch_ir.semantics.dtypes import Array, is_complex, widened
 from torch_ir.semantics.operators.normalization_backward import batch_statistics
 
 FEW = 4
