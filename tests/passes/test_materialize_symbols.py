@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops import while_loop
 from torch.export import Dim
 
+from functions import Call
 from passes.equal import assert_same
-from torch_ir import IRExecutor, extract_ir
+from torch_ir import IRExecutor, extract_ir, parse
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, DType, OpNode, SymbolRange, SymExpr, TensorMeta
@@ -96,3 +98,69 @@ def test_a_program_with_sizes_that_vary_gives_the_same():
 def test_a_program_without_arithmetic_is_the_same_object():
     ir = program("s0")
     assert materialize_symbols(ir) is ir
+
+
+TRUTHS = [
+    *(f"s0 {sign} s1" for sign in ("==", "!=", "<", "<=", ">", ">=")),
+    *("not (s0 > 4)", "(s0 > 4) and (s1 > 4)", "(s0 > 4) or (s1 > 4)", "(s0 > 4) == (s1 > 4)"),
+    *("s0 % 2 == 1", "s0 == 1", "(s0 > 1) and True"),
+]
+
+
+@pytest.mark.parametrize("truth", TRUTHS)
+def test_a_truth_stays_a_truth_wherever_a_program_needs_one(truth):
+    ir = parse(
+        f"""
+        ir "Truth" {{
+          symbol s0: 1..64
+          symbol s1: 1..64
+          signature ((%x, %b), {{}}) -> (`{truth}`, %full, %both, %branch)
+          func &t "t" {{
+            signature ((%v,), {{}}) -> (%n,)
+            input %v: b8[]
+            %n: b8[] = aten.logical_not.default(%v)
+            return %n
+          }}
+          func &f "f" {{
+            signature ((%v,), {{}}) -> (%n,)
+            input %v: b8[]
+            %n: b8[] = aten.clone.default(%v)
+            return %n
+          }}
+          input %x: f32[s0, s1]
+          input %b: b8[]
+          %full: b8[2] = aten.full.default([2], `{truth}`)
+          %both: b8[] = aten.mul.Tensor(%b, other=`{truth}`)
+          %branch: b8[] = higher_order.cond(pred=`{truth}`, true_fn=&t, false_fn=&f, operands=[%b])
+          return %full, %both, %branch
+        }}
+        """
+    )
+    done = run_passes(ir, [MaterializeSymbols()], verify="each").ir
+    assert materialize_symbols(done) is done
+    for a, b in SIZES:
+        args = (torch.zeros(a, b), torch.tensor(True))
+        assert_same(ir, done, {}, args)
+        expected = SymExpr(truth).evaluate({"s0": a, "s1": b})
+        assert IRExecutor(done, {})(*args)[0] is expected
+
+
+def test_a_loop_goes_on_while_a_truth_of_numbers_holds():
+    def count(x):
+        return while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, y * 2 + i), (0, x))
+
+    ir, x = extract_ir(Call(count), (torch.ones(2),)), torch.ones(2)
+    done = run_passes(ir, [MaterializeSymbols()], verify="each").ir
+    assert_same(ir, done, {}, (x,))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int64])
+def test_a_number_from_data_is_what_it_was(dtype):
+    ir = extract_ir(
+        Call(lambda x: (x.item(), x.item() == 1, x + 1)), (torch.ones((), dtype=dtype),)
+    )
+    done = run_passes(ir, [MaterializeSymbols()], verify="each").ir
+    for value in (0, 1):
+        x = torch.tensor(value, dtype=dtype)
+        first, second = IRExecutor(ir)(x)[:2], IRExecutor(done)(x)[:2]
+        assert [(type(n), n) for n in first] == [(type(n), n) for n in second]

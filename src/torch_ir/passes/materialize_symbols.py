@@ -42,6 +42,9 @@ _PRIMS = {
 }
 MAX_POWER = 16
 
+_TRUTH = SymbolRange(0, 1)
+"""The values of a symbol that stands for a truth."""
+
 Computed: TypeAlias = int | str
 """A number, or the symbol that has the value."""
 
@@ -63,9 +66,10 @@ def materialize_symbols(ir: IR) -> IR:
 
     They are ``executorch_prims::{add,mul,sub,floordiv}.int`` and ``{gt,lt,ge,le,eq}.int``; each
     gives a symbol its value. ``%``, ``min``, ``max``, ``abs``, ``!=``, ``and``, ``or``, ``not``
-    and powers are made of them. What is needed twice is computed once. Recorded shapes and
-    guards, which nothing computes with, keep their expressions. Functions are changed too. The
-    same object if there is nothing to do.
+    and powers are made of them. A truth stays one: it is the test `u0 == 1` of a symbol that is 0
+    or 1, since a program that is given a number in its place computes another type. What is needed
+    twice is computed once. Recorded shapes and guards, which nothing computes with, keep their
+    expressions. Functions are changed too. The same object if there is nothing to do.
 
     Raises:
         PassError: An expression has floating point or another function; all are listed.
@@ -133,7 +137,7 @@ class _Materializer:
         )
 
     def _value(self, value: Attribute) -> Attribute:
-        if not isinstance(value, SymExpr) or value.is_symbol:
+        if not isinstance(value, SymExpr) or value.is_symbol or self._is_test(value):
             return value
         try:
             made = fold(value.text, self._algebra)
@@ -144,7 +148,18 @@ class _Materializer:
                 found = replace(found, message=f"{where}: {found.message}")
             self.found.add(found if self.node is None else about(found, self.node, self.path))
             return value
+        if value.kind is bool and isinstance(made, str):
+            self.builder.symbols[made] = _TRUTH
+            return SymExpr(f"{made} == 1")
         return made if isinstance(made, int) else SymExpr(made)
+
+    def _is_test(self, value: SymExpr) -> bool:
+        """Whether a truth needs no arithmetic: a constant, or the test of a 0 or 1."""
+        if value.kind is not bool or not value.symbols:
+            return value.kind is bool
+        symbol = value.symbols[0]
+        is_truth = {**self.ir.symbols, **self.builder.symbols}.get(symbol) == _TRUTH
+        return is_truth and value == SymExpr(f"{symbol} == 1")
 
     # -- arithmetic -------------------------------------------------------------------------------
 
