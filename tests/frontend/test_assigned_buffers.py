@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from torch_ir import IRExecutor, extract_ir
+from torch_ir.errors import ConversionError
 from whole_way import same
 
 X = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
@@ -117,6 +118,36 @@ def test_the_write_of_a_buffer_has_the_line_that_sets_it():
     writes = {node.argument("src").producer_node: node for node in ir.nodes[-3:]}
     assert {node.op_type for node in writes.values()} == {"aten.copy_.default"}
     assert all(ir.by_name[name].location == node.location for name, node in writes.items())
+
+
+def without_lines(function):
+    """A model whose forward is a function of another name: torch notes no lines of it."""
+    made = type("Made", (nn.Module,), {"forward": function})()
+    made.register_buffer("kept", torch.zeros(3, dtype=torch.float64))
+    return made.eval()
+
+
+def test_a_write_without_a_line_has_the_type_of_what_it_writes():
+    def writes(layer, x):
+        layer.kept.copy_(x[0] + 1)  # of another dtype
+        layer.kept[1:].copy_(x[0].sum())  # of another shape, too
+        return layer.kept * 2
+
+    ir = extract_ir(without_lines(writes), (X,))
+    assert not ir.check()
+    executor, model = IRExecutor(ir, without_lines(writes).state_dict()), without_lines(writes)
+    for _ in range(2):
+        assert same(executor(X), model(X))
+        assert same(dict(executor.buffers), dict(model.named_buffers()))
+
+
+def test_a_buffer_that_is_set_to_another_type_is_refused_also_without_a_line():
+    def sets(layer, x):
+        layer.kept = x[0] + 1
+        return x
+
+    with pytest.raises(ConversionError, match=r"sets %b_kept: f64\[3\] to a tensor f32\[3\]"):
+        extract_ir(without_lines(sets), (X,))
 
 
 def test_a_buffer_that_gets_another_shape_is_warned_of():

@@ -179,10 +179,19 @@ def _warn(key: tuple[nn.Module, str]) -> None:
     )
 
 
+_PLACE = ("stack_trace", "nn_module_stack")
+"""Where torch notes the source line and the module of a node."""
+
+
 def with_lines_of_assignments(exported: ExportedProgram) -> ExportedProgram:
-    """Give each write of an assigned buffer the place of what is written, as torch does."""
+    """Give each write of an assigned buffer the place of what is written, as torch does.
+
+    Nothing else is taken: a write of the model's may have no line, too, and what it gives has the
+    shape and dtype of what it writes to.
+    """
     for node in exported.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
         value = node.args[1]
-        if not node.meta.get("stack_trace") and value.op != "placeholder":  # none is the user's
-            node.meta = dict(value.meta)
+        if not node.meta.get("stack_trace") and value.op != "placeholder":
+            place = {key: value.meta[key] for key in _PLACE if value.meta.get(key)}
+            node.meta = {**node.meta, **place}
     return exported
