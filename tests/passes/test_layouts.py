@@ -44,6 +44,7 @@ def require_lowered(model, x, *, bits=True, **kwargs):
     for stage, lower in LOWERED.items():
         lowered = lower(ir)
         assert verify(lowered) == (), stage
+        assert stage == "edge" or lower(lowered) == lowered, stage
         torch.manual_seed(0)
         got = pytree.tree_leaves(IRExecutor(lowered, model.state_dict())(x.clone()))
         for a, b in zip(got, expected, strict=True):
@@ -111,6 +112,20 @@ def test_weights_of_norms_may_lie_in_any_order():
     model, args = Norm(), (torch.randn(2, 4, 3, 3), torch.randn(8)[::2])
     core = torch_ir.decompose(torch_ir.extract_ir(model, args))
     assert torch.equal(IRExecutor(core, model.state_dict())(*args), model(*args))
+
+
+READ_IN_ROW_MAJOR_ORDER = {
+    "group norm": lambda x: torch.group_norm(x, 2),
+    "median": lambda x: (x.median(0), x.nanmedian(1)),
+    "distances": torch.pdist,
+    "bag": lambda x: nn.functional.embedding_bag(x.long().abs(), torch.ones(9, 2), mode="max"),
+}
+
+
+@pytest.mark.parametrize("name", READ_IN_ROW_MAJOR_ORDER)
+def test_a_copy_in_row_major_order_is_not_copied_again(name):
+    ir = require_lowered(Function(READ_IN_ROW_MAJOR_ORDER[name]), torch.randn(3, 4))
+    assert "aten.clone.default" in [node.op_type for node in torch_ir.decompose(ir).nodes]
 
 
 def test_a_dense_value_is_not_copied():

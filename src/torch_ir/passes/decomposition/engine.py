@@ -383,6 +383,8 @@ _FOLLOWING = frozenset({"pointwise", "view"})
 
 _COPIES = frozenset({"aten.clone.default", "aten._to_copy.default"})
 
+_ROW_MAJOR = MemoryFormat("contiguous_format")
+
 
 def with_dense_operands(builder: Builder, types: Mapping[str, TensorType]) -> None:
     """Give operators that need dense tensors a copy of each that is not known to be dense.
@@ -420,7 +422,7 @@ def _is_given_dense(name: str, types: Mapping[str, TensorType]) -> bool:
 
 
 def _copied(builder: Builder, node: OpNode, meta: TensorMeta) -> TensorMeta:
-    attrs = {"self": meta, "memory_format": MemoryFormat("contiguous_format")}
+    attrs = {"self": meta, "memory_format": _ROW_MAJOR}
     types, name = [(meta.shape, meta.dtype)], f"{node.name}_dense"
     return builder.emit("aten.clone.default", attrs, like=node, results=types, name=name)[0]
 
@@ -434,8 +436,10 @@ def _is_dense(
         return False
     if lookup(node.op_type) is None:
         return False
-    follows = node.op_type in _COPIES and node.attrs.get("memory_format") is None
-    if follows or spec_of(node.op_type).traits & _FOLLOWING:
+    order = node.attrs.get("memory_format") if node.op_type in _COPIES else None
+    if order == _ROW_MAJOR:
+        return True
+    if node.op_type in _COPIES or spec_of(node.op_type).traits & _FOLLOWING:
         return all(given.name in dense for given in node.inputs if given.shape)
     return True
 
