@@ -544,6 +544,14 @@ def has_fake_kernel(operator: OpOverload) -> bool:
     return any(map(operator.has_kernel_for_dispatch_key, keys))
 
 
+def number_functions() -> frozenset[Any]:
+    """Return the functions of numbers that the graph of an ``ExportedProgram`` may call."""
+    from torch._export.verifier import Verifier
+
+    symbolic = [getattr(torch, name) for name in dir(torch) if name.startswith("sym_")]
+    return frozenset([*Verifier().allowed_builtin_ops(), *symbolic])
+
+
 def onnx_registry() -> Any:
     """Return what torch's ONNX exporter translates, and how; it needs onnxscript."""
     import torch.ao.quantization.fx._decomposed  # noqa: F401  # pyright: ignore[reportUnusedImport]  # it takes what torch knows by then

@@ -30,7 +30,7 @@ from torch_ir.infer.types import (
     name_of,
     recorded,
 )
-from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.expressions import renamed
 from torch_ir.ir.symbols import Dim, as_dim
 from torch_ir.ir.values import attribute_symbols
@@ -82,7 +82,8 @@ class Fakes:
     def _declare(self, ir: IR) -> None:
         given = ir.given_symbols
         found = samplings(ir)
-        for name, bounds in ir.symbols.items():
+        unused = {name: SymbolRange(None, None) for node in ir.nodes for name in node.binds}
+        for name, bounds in {**unused, **ir.symbols}.items():
             backed = name in given and (bounds.upper is None or bounds.upper >= 2)
             if backed and found and type(found[0][name]) is int:
                 hint = int(found[0][name])

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 import torch
+from torch.fx import Proxy
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.infer.resolve import map_argument
@@ -18,7 +19,20 @@ from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, TRACED, Fo
 
 
 def _to_int(value: Any) -> Any:
-    return torch.sym_ite(value, 1, 0) if isinstance(value, torch.SymBool) else torch.sym_int(value)
+    """The number of a truth or of a number, which a graph of fx that is being built may make."""
+    made = value.node.meta["val"] if isinstance(value, Proxy) else value
+    return torch.sym_ite(value, 1, 0) if isinstance(made, torch.SymBool) else torch.sym_int(value)
+
+
+def _recorded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function of Python's, which a graph of fx that is being built has only if it is told."""
+
+    def call(value: Any) -> Any:
+        if isinstance(value, Proxy):
+            return value.tracer.create_proxy("call_function", function, (value,), {})
+        return function(value)
+
+    return call
 
 
 _OPERATIONS: Mapping[str, Callable[..., Any]] = {
@@ -32,9 +46,7 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "max": lambda *values: reduce(torch.sym_max, values),
     "abs": operator.abs,
     "int": _to_int,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "round": round,
+    **{function.__name__: _recorded(function) for function in (math.floor, math.ceil, round)},
     "float": torch.sym_float,
     "bit_and": operator.and_,
     "bit_or": operator.or_,

@@ -21,11 +21,12 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
+from torch.fx import GraphModule
 from torch.fx import Node as FxNode
 
 from torch_ir.arguments import public
 from torch_ir.backends.delegate import sizes_of
-from torch_ir.backends.torch.fx import FxGraph, value_of
+from torch_ir.backends.torch.fx import WITH_TENSORS, FxGraph, value_of
 from torch_ir.errors import BackendError, PassError, raised_as
 from torch_ir.executor.classes import rebuild
 from torch_ir.executor.samples import sample_arguments
@@ -45,7 +46,16 @@ from torch_ir.ops.rules import allow_operators
 from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.view_copies import with_reshapes, with_views
-from torch_ir.torch_api import constant_tensors, module_call_graph, pytree, symbol_of, value_range
+from torch_ir.torch_api import (
+    HigherOrderOperator,
+    OpOverload,
+    constant_tensors,
+    module_call_graph,
+    number_functions,
+    pytree,
+    symbol_of,
+    value_range,
+)
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
 
@@ -187,6 +197,7 @@ class _Exported:
         self._guards()
         self.built.run()
         specs = self._results()
+        _require_number_functions(self.built)
         self.fakes.settle()
         self.fakes.env.guards.clear()  # they are assertions of the graph
         return ExportedProgram(
@@ -343,6 +354,23 @@ class _Exported:
             symbol_of(self.fakes.symbols[name]): value_range(bounds.lower, bounds.upper)
             for name, bounds in self.ir.symbols.items()
         }
+
+
+def _require_number_functions(built: FxGraph) -> None:
+    """Require that torch takes what the graphs compute with numbers.
+
+    Raises:
+        PassError: A graph calls a function that an ``ExportedProgram`` may not have.
+    """
+    bodies = [part for body in built.modules.values() for part in body.modules()]
+    graphs = [built.graph, *(body.graph for body in bodies if isinstance(body, GraphModule))]
+    called = {node.target for graph in graphs for node in graph.nodes if callable(node.target)}
+    functions = {f for f in called if not isinstance(f, OpOverload | HigherOrderOperator)}
+    refused = sorted(f.__name__ for f in functions - number_functions())
+    if refused:
+        named = " and ".join(name.removeprefix("_sym_") for name in refused)
+        message = f"an ExportedProgram does not compute {named} of numbers"
+        raise PassError(message, remedy=WITH_TENSORS)
 
 
 def _argument(node: FxNode) -> Any:

@@ -15,7 +15,7 @@ from torch.fx import Node as FxNode
 from torch.fx.node import map_arg
 from torch.fx.proxy import GraphAppendingTracer
 
-from torch_ir.errors import PassError
+from torch_ir.errors import InvalidIRError, PassError
 from torch_ir.infer.binder import (
     RUN_DEVICE,
     BoundCall,
@@ -40,6 +40,9 @@ from torch_ir.ir.expressions import solve_linear
 from torch_ir.ir.queries import given_values, signature_of
 from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.torch_api import HigherOrderOperator, OpOverload, symbol_of, unbacked_key
+
+WITH_TENSORS = "Compute it with tensors in the model, or outside of the model."
+"""What helps where a program computes what torch does not compute with numbers."""
 
 
 class _NumberTracer(GraphAppendingTracer):
@@ -76,6 +79,10 @@ class Numbers:
     derived: list[tuple[SymExpr, FxNode, int]] = field(
         default_factory=list[tuple[SymExpr, FxNode, int]]
     )
+    _tracer: _NumberTracer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tracer = _NumberTracer(self.graph)  # of all numbers: fx takes those of one tracer
 
     def sizes(self, node: FxNode, meta: TensorMeta) -> None:
         """Note that the sizes of a placeholder give symbols their values."""
@@ -89,12 +96,15 @@ class Numbers:
         """Return the node that computes an expression, or its value if it has no symbols.
 
         Raises:
-            PassError: A symbol in it has no value here.
+            PassError: A symbol in it has no value here, or torch has no function for a part.
         """
         known = self.known.get(value.text)
         if known is None:
             symbols = {symbol: self._symbol(symbol) for symbol in value.symbols}
-            known = self.known[value.text] = symbolic(value, symbols)
+            try:
+                known = self.known[value.text] = symbolic(value, symbols)
+            except InvalidIRError as error:
+                raise PassError(error.message, remedy=WITH_TENSORS) from None
         return known.node if isinstance(known, Proxy) else known
 
     def _symbol(self, symbol: str) -> Any:
@@ -122,7 +132,7 @@ class Numbers:
 
     def proxy(self, node: FxNode) -> Proxy:
         """Return a node as a number to compute with."""
-        return Proxy(node, _NumberTracer(self.graph))
+        return Proxy(node, self._tracer)
 
 
 @dataclass(slots=True)
