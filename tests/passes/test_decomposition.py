@@ -183,8 +183,42 @@ def test_an_operator_that_does_not_exist_is_refused():
     with pytest.raises(PassError) as caught:
         decompose(ir, preserve=["aten.linear"])
     assert str(caught.value) == (
-        "there is no operator 'aten.linear'\nName the exact overload, such as aten.linear.default."
+        "there is no operator 'aten.linear'\nIt is aten.linear.default or aten.linear.out."
     )
+    with pytest.raises(PassError) as caught:
+        decompose(ir, table={"aten.squaer.default": torch.square})
+    assert str(caught.value) == (
+        "there is no operator 'aten.squaer.default'\n"
+        "Did you mean aten.square.default or aten.square_.default?"
+    )
+
+
+WRONG_DECOMPOSITIONS = {
+    "of another shape": (lambda x: x[:1], "makes %y: f32[1, 3], not %y: f32[2, 3]"),
+    "an argument": (lambda x: x.t(), "makes %y: f32[3, 2], not %y: f32[2, 3]"),
+    "of another dtype": (torch.Tensor.double, "makes %y: f64[2, 3], not %y: f32[2, 3]"),
+    "of more dimensions": (lambda x: x[None], "makes %y: f32[1, 2, 3], not %y: f32[2, 3]"),
+    "one more": (lambda x: (x.neg(), x), "gives 2 results, not 1"),
+    "nothing": (lambda x: None, "makes no tensor as %y"),
+    "fails": (lambda x: x @ x, "torch cannot decompose it: "),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DECOMPOSITIONS)
+def test_a_decomposition_that_gives_something_else_is_refused(name):
+    function, told = WRONG_DECOMPOSITIONS[name]
+    text = (
+        'ir "X" {\n  input %x: f32[2, 3]\n  %y: f32[2, 3] = aten.abs.default(%x)\n  return %y\n}'
+    )
+    with pytest.raises(PassError) as caught:
+        decompose(parse(text), table={"aten.abs.default": function})
+    line = str(caught.value).splitlines()[1]
+    assert line.startswith("    - node 'y': aten.abs.default: ")
+    assert told in line
+
+
+def test_a_set_of_operators_that_does_not_exist_is_refused():
+    ir = parse('ir "X" {\n  input %x: f32[2]\n  return %x\n}')
     with pytest.raises(PassError, match="there is no operator set 'core'"):
         decompose(ir, "core")
 

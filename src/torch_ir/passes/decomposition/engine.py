@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import torch
 import torch._decomp
 
-from torch_ir.errors import PassError
+from torch_ir.errors import PassError, counted
 from torch_ir.infer.engine import autocast
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import resolve_operator
@@ -21,7 +21,7 @@ from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.queries import result_names
 from torch_ir.ir.values import as_argument
 from torch_ir.ops.bodies import AUTOCAST_REGION
-from torch_ir.ops.schema import lookup
+from torch_ir.ops.schema import Schema, lookup
 from torch_ir.ops.spec import DENSE_OPERANDS, spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
 from torch_ir.passes.decomposition.sparse import SparseValues
@@ -314,12 +314,9 @@ class _Decomposition:
         values = {INPUT.format(i): meta for i, meta in enumerate(node.inputs)}
         for name, constant in fragment.constants.items():
             values[name] = self._constant(node, constant)
+        results = _results(node, fragment, self.builder.ir.schema_of(node.op_type))
         wanted = self._wanted(node, fragment)
-        types = {
-            result.name: meta
-            for meta in node.outputs
-            if (result := fragment.results[meta.producer_output_idx]) is not None
-        }
+        types = {results[meta.name].name: meta for meta in node.outputs}
         for item in fragment.nodes:
             packet = item.op_type.split(".")[1].strip("_")
             fresh = self.builder.names.fresh
@@ -336,12 +333,7 @@ class _Decomposition:
             self.sparse.keep(copy)
             values.update(zip([old.name for old in item.outputs], outputs, strict=True))
         for meta in node.outputs:
-            result = fragment.results[meta.producer_output_idx]
-            if result is None:
-                raise PassError(f"its decomposition makes no tensor as %{meta.name}")
-            made = values[result.name]
-            if (made.dtype, len(made.shape)) != (meta.dtype, len(meta.shape)):
-                raise PassError(f"its decomposition makes {made}, not {meta}")
+            made = values[results[meta.name].name]
             self.builder.replace(meta, made)
             kind = fragment.types[meta.producer_output_idx]
             if kind is not None:
@@ -373,6 +365,36 @@ def _renamed(made: TensorMeta, node: OpNode, name: str, recorded: TensorMeta | N
         shape = recorded.shape
     suffix = made.name[len(node.name) :] if made.name.startswith(node.name) else ""
     return TensorMeta(name + suffix, shape, made.dtype, name, made.producer_output_idx)
+
+
+def _results(node: OpNode, fragment: Fragment, schema: Schema | None) -> dict[str, TensorMeta]:
+    """What the fragment gives for each result of a node.
+
+    Raises:
+        PassError: It gives something else than is recorded.
+    """
+    wanted = [] if schema is None else [result.type for result in schema.returns]
+    found = len(fragment.results)
+    if set(wanted) == {"Tensor"} and found != len(wanted):
+        raise PassError(f"its decomposition gives {counted(found, 'result')}, not {len(wanted)}")
+    results: dict[str, TensorMeta] = {}
+    for meta in node.outputs:
+        made = fragment.results[meta.producer_output_idx]
+        if made is None:
+            raise PassError(f"its decomposition makes no tensor as %{meta.name}")
+        if not _may_be(made, meta):
+            told = TensorMeta(meta.name, made.shape, made.dtype)
+            raise PassError(f"its decomposition makes {told}, not {meta}")
+        results[meta.name] = made
+    return results
+
+
+def _may_be(made: TensorMeta, meta: TensorMeta) -> bool:
+    """Return whether a result may have the type that is recorded; sizes have many spellings."""
+    if (made.dtype, len(made.shape)) != (meta.dtype, len(meta.shape)):
+        return False
+    pairs = zip(made.shape, meta.shape, strict=True)
+    return not any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
 
 
 # -- dense operands -------------------------------------------------------------------------------
