@@ -165,3 +165,30 @@ def test_an_error_passes_beside_an_argument_that_is_one_of_some_words():
             fails("each", names)
     with pytest.raises(ArgumentError, match="takes level"):
         fails("all", "a")
+
+
+TEXTS = {
+    "a text for a list": (
+        lambda: torch_ir.decompose(IR, preserve="aten.linear.default"),
+        "decompose() takes preserve: Iterable[str], got 'aten.linear.default'\n"
+        "Write ['aten.linear.default']; help(decompose) tells what it means.",
+    ),
+    "a misspelled word": (
+        lambda: torch_ir.extract_ir(torch.nn.Linear(4, 3), (X,), regions="auot"),
+        "extract_ir() takes regions: Literal['auto'] | Sequence[str] | None, got 'auot'\n"
+        "Did you mean auto?",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_is_not_taken_for_the_list_of_its_letters(name):
+    call, told = TEXTS[name]
+    with pytest.raises(ArgumentError) as raised:
+        call()
+    assert str(raised.value) == told
+
+
+def test_an_error_about_an_item_of_a_list_passes_as_it_is():
+    with pytest.raises(torch_ir.errors.PassError, match="there is no operator"):
+        torch_ir.decompose(IR, preserve=["aten.nope"])

@@ -12,7 +12,14 @@ from numbers import Complex, Integral, Real
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from torch_ir.errors import ArgumentError, InvalidIRError, Raised, TorchIRError, attempt
+from torch_ir.errors import (
+    ArgumentError,
+    InvalidIRError,
+    Raised,
+    TorchIRError,
+    attempt,
+    did_you_mean,
+)
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -31,7 +38,7 @@ def public(function: C) -> C:
 
     Nothing is looked at before the call. Where it raises, its arguments are compared with the
     function's own annotations. Where all of them fit, or the error is one of this package, the
-    error passes as it is.
+    error passes as it is, unless it may be about the letters of a text that is no list.
 
     Raises:
         ArgumentError: By the function that is returned: the call failed, and an argument is of
@@ -58,9 +65,9 @@ def public(function: C) -> C:
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, TorchIRError) and not isinstance(error, ArgumentError):
-                raise
-            if (misfit := _misfit(function, args, kwargs)) is None:
+            is_ours = isinstance(error, TorchIRError) and not isinstance(error, ArgumentError)
+            misfit = _misfit(function, args, kwargs, of_letters=is_ours)
+            if misfit is None:
                 raise
             raise misfit from error
 
@@ -68,9 +75,20 @@ def public(function: C) -> C:
 
 
 def _misfit(
-    function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    function: Callable[..., object],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    *,
+    of_letters: bool,
 ) -> ArgumentError | None:
-    """The error about the first argument that is not of its annotation; None if all are."""
+    """The error about the first argument that is not of its annotation; None if all are.
+
+    Args:
+        function: What was called.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        of_letters: Look only for a text that was taken for the list of its letters.
+    """
     signature, name = inspect.signature(function), function.__qualname__.removesuffix(".__init__")
     try:
         given = signature.bind(*args, **kwargs).arguments
@@ -83,13 +101,42 @@ def _misfit(
             kind = tuple[kind, ...]
         elif parameter.kind is parameter.VAR_KEYWORD:
             kind = Mapping[str, kind]
+        if of_letters and not _is_spelled(value, kind):
+            continue
         for place, wrong in _misplaced(value, kind, argument):
             found = f"and {place} is" if place != argument else "got"
             return ArgumentError(
                 f"{name}() takes {argument}: {parameter.annotation}, {found} {_shown(wrong)}",
-                remedy=f"Give what the annotation says; help({name}) tells what it means.",
+                remedy=_hint(wrong, kind)
+                or f"{_advice(value, kind)}; help({name}) tells what it means.",
             )
     return None
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """The kinds of which a value is to be of one."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _hint(value: object, kind: Any) -> str:
+    """The hint at the word of an annotation that a text may mean, or an empty string."""
+    literals = [part for part in _alternatives(kind) if get_origin(part) is Literal]
+    words = [word for part in literals for word in get_args(part) if isinstance(word, str)]
+    return did_you_mean(value, words) if isinstance(value, str) else ""
+
+
+def _advice(value: object, kind: Any) -> str:
+    return (
+        f"Write [{value!r:.40}]" if _is_spelled(value, kind) else "Give what the annotation says"
+    )
+
+
+def _is_spelled(value: object, kind: Any) -> bool:
+    """Return whether a value is a text where a list is expected: its letters were the items."""
+    origins = [get_origin(part) or part for part in _alternatives(kind)]
+    lists = [kind for kind in origins if isinstance(kind, type) and issubclass(kind, Iterable)]
+    takes_items = any(not issubclass(kind, str | bytes | Mapping) for kind in lists)
+    return takes_items and isinstance(value, str | bytes)
 
 
 class _UnknownName(type):

@@ -349,6 +349,16 @@ def test_e25_a_pass_may_give_nothing_and_may_not_change_what_the_program_takes_o
         "A pass keeps what a program takes and gives; the program is unchanged."
     )
 
+    def counts(ir):
+        return len(ir.nodes)
+
+    with pytest.raises(PassError) as caught:
+        program.transform([counts])
+    assert str(caught.value) == (
+        "the pass counts gives a int for method 'a'\n"
+        "A pass gives the changed program, a PassResult, or None for no change."
+    )
+
 
 def test_e26_a_preserved_operator_is_kept():
     model = nn.Linear(4, 2).eval()

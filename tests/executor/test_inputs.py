@@ -37,7 +37,25 @@ def nested():
     return IRExecutor(torch_ir.extract_ir(CASES["nested"].model(), args, kwargs=kwargs))
 
 
+BY_POSITION = "It was extracted with %input by position."
 WHERE = "input 0 (%input: f32[1, 3])"
+
+
+ALONE = {
+    "eval": lambda graph, x: graph.eval(x),
+    "eval_all": lambda graph, x: list(graph.eval_all(x)),
+    "values": lambda graph, x: list(graph.values(x, ["relu"])),
+    "vjp": lambda graph, x: graph.vjp(x),
+    "jvp": lambda graph, x: graph.jvp(x, (x,)),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_lone_tensor_is_told_how_to_be_one_input(name):
+    with pytest.raises(InputError) as caught:
+        ALONE[name](compile_graph(RELU), torch.ones(2, 3))
+    told = "inputs are a tuple of tensors, got Tensor\nWrite (x,) for one input."
+    assert str(caught.value) == told
 
 
 @pytest.mark.parametrize(
@@ -76,8 +94,9 @@ def test_plain_tensors_that_do_not_fit(linear, inputs, message):
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        ((), {}, "args has 0 arguments, expected 1"),
-        ((X, X), {}, "args has 2 arguments, expected 1"),
+        ((), {}, f"args has 0 arguments, expected 1\n{BY_POSITION}"),
+        ((), {"input": X}, f"args has 0 arguments, expected 1\n{BY_POSITION}"),
+        ((X, X), {}, f"args has 2 arguments, expected 1\n{BY_POSITION}"),
         ((X,), {"scale": 2}, "kwargs has the unexpected key 'scale'"),
     ],
 )

@@ -12,7 +12,7 @@ from torch import nn
 import torch_ir
 from small_models import CASES
 from torch_ir import IR, OpNode, TensorMeta
-from torch_ir.errors import ExecutionError, InputError
+from torch_ir.errors import ExecutionError, InputError, InvalidIRError
 from torch_ir.executor import (
     IRExecutor,
     TensorRegistry,
@@ -163,6 +163,21 @@ def test_a_value_is_freed_after_its_last_use():
 
 
 # -- operators --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("aten.relu", "It is aten.relu.default or aten.relu.out."),
+        ("mylib.*", "Name the exact overload, such as 'mylib.double.default'."),
+        ("mylib", "Name the exact overload, such as 'mylib.double.default'."),
+        ("mylib::double", "Name the exact overload, such as 'mylib.double.default'."),
+    ],
+)
+def test_a_kernel_with_which_nothing_would_run_is_refused(name, hint):
+    with pytest.raises(InvalidIRError) as caught:
+        register_executor(name)
+    assert str(caught.value) == f"{name!r} names no operator\n{hint}"
 
 
 def test_a_registered_kernel_runs_in_place_of_an_operator():

@@ -165,6 +165,11 @@ def _after(ir: IR, method: str, passes: Iterable[EdgePass]) -> IR:
         made: Any = step(ir)
         changed = ir if made is None else made.ir if isinstance(made, PassResult) else made
         name = getattr(step, "name", None) or getattr(step, "__name__", type(step).__name__)
+        if not isinstance(changed, IR):
+            raise PassError(
+                f"the pass {name} gives a {type(changed).__name__} for method {method!r}",
+                remedy="A pass gives the changed program, a PassResult, or None for no change.",
+            )
         _require_same_interface(ir, changed, name, method)
         ir = changed
     return ir

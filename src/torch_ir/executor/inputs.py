@@ -5,7 +5,7 @@ They are checked against what the graph was extracted for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import torch
@@ -122,8 +122,26 @@ def _children(tree: Container, value: Any, path: str) -> tuple[Sequence[Any], Se
         return [value[key] for key in tree.keys], tree.keys
     if len(value) != len(tree.children):
         items = counted(len(value), "argument" if path == "args" else "item")
-        raise InputError(f"{path} has {items}, expected {len(tree.children)}")
+        raise InputError(
+            f"{path} has {items}, expected {len(tree.children)}",
+            remedy=_by_position(tree) if path == "args" else None,
+        )
     return value, range(len(value))
+
+
+def _by_position(positional: Container) -> str:
+    """What a program takes by position, which a call may give as keywords by mistake."""
+    kinds = [
+        f"%{child.name}" if isinstance(child, TensorLeaf) else f"a {_kind_of(child)}"
+        for child in positional.children
+    ]
+    return f"It was extracted with {', '.join(kinds) or 'nothing'} by position."
+
+
+def _kind_of(child: Container | ValueLeaf) -> str:
+    if isinstance(child, Container):
+        return child.type
+    return "number" if isinstance(child.value, SymExpr) else type(child.value).__name__
 
 
 def _require_keys(tree: Container, value: Mapping[Any, Any], path: str) -> None:
@@ -196,6 +214,19 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     return unflatten(tree, leaf, rebuild)
 
 
+def require_several(inputs: object) -> None:
+    """Require inputs that are no lone tensor, of which the rows would be taken for them.
+
+    Raises:
+        InputError: They are one, or nothing to iterate over.
+    """
+    if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Iterable):
+        raise InputError(
+            f"inputs are a tuple of tensors, got {type(inputs).__name__}",
+            remedy="Write (x,) for one input.",
+        )
+
+
 # -- tensors --------------------------------------------------------------------------------------
 
 
@@ -210,6 +241,7 @@ def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = 
     Raises:
         InputError: The count is another, or an input is none; the message names it.
     """
+    require_several(inputs)
     if len(inputs) != len(ir.graph_inputs):
         names = ", ".join(map(str, ir.graph_inputs)) or "none"
         expected = counted(len(ir.graph_inputs), "input")

@@ -10,13 +10,14 @@ from typing import Any, cast
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExecutionError, InputError, MissingWeightsError
+from torch_ir.errors import ExecutionError, MissingWeightsError
 from torch_ir.executor.check.compile import compile_graph
 from torch_ir.executor.graph import ExecGraph
 from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
     Results,
     flatten_arguments,
+    require_several,
     results_reader,
     takes_tensors_alone,
 )
@@ -268,11 +269,7 @@ def _registry(ir: IR, payload: Mapping[str, torch.Tensor], last: LastCall) -> Te
 
 
 def _several(inputs: Any) -> tuple[torch.Tensor, ...]:
-    if isinstance(inputs, torch.Tensor) or not isinstance(inputs, Iterable):
-        raise InputError(
-            f"inputs are a tuple of tensors, got {type(inputs).__name__}",
-            remedy="Write (x,) for one input.",
-        )
+    require_several(inputs)
     return tuple(cast("Iterable[torch.Tensor]", inputs))
 
 

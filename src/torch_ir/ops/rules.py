@@ -172,6 +172,43 @@ def _require_pattern(pattern: str) -> None:
         raise InvalidIRError(f"torch has no operator {pattern!r}", remedy=hint or None)
 
 
+def closest_overload(op_type: str) -> str:
+    """Return the hint at the operators of torch that a name may mean, or an empty string.
+
+    Example:
+        >>> closest_overload("aten.square")
+        'It is aten.square.default or aten.square.out.'
+        >>> closest_overload("aten.squaer.default")
+        'Did you mean aten.square.default or aten.square_.default?'
+    """
+    overloads = [name for name in known_operators() if name.startswith(f"{op_type}.")]
+    if overloads:
+        shown = overloads if len(overloads) <= SHOWN else [*overloads[: SHOWN - 1], "another"]
+        return f"It is {' or '.join(shown)}."
+    return did_you_mean(op_type, known_operators())
+
+
+def require_overload(op_type: str) -> None:
+    """Require a name that is one operator's: a namespace, a name and an overload.
+
+    Raises:
+        InvalidIRError: It is a packet, a pattern or no name.
+
+    Example:
+        >>> require_overload("mylib.double.default")
+    """
+    if not _OVERLOAD.fullmatch(op_type):
+        raise InvalidIRError(
+            f"{op_type!r:.120} names no operator",
+            remedy=closest_overload(op_type)
+            or "Name the exact overload, such as 'mylib.double.default'.",
+        )
+
+
+SHOWN = 4
+"""Overloads of an operator that a message names."""
+
+_OVERLOAD = re.compile(r"higher_order\.\w+|\w+\.\w+\.\w+")
 _PATTERN = re.compile(r"higher_order\.\w+|\w+\.(\*|\w+\.\w+)")
 
 

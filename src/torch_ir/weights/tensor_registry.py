@@ -12,7 +12,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import ExecutionError, counted, did_you_mean
 from torch_ir.ir import Attribute
 from torch_ir.ops.extensions import forget_extension, note_extension
-from torch_ir.ops.rules import forget_registered, note_registered
+from torch_ir.ops.rules import forget_registered, note_registered, require_overload
 
 
 class TensorRegistry:
@@ -99,6 +99,7 @@ class DirectKernel:
 _KERNELS: dict[str, Kernel] = {}
 
 
+@public
 def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
     """Register a function to run one exact operator instead of torch's kernel, as a decorator.
 
@@ -108,6 +109,7 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
 
     Raises:
         ExecutionError: The operator already has a registered kernel.
+        InvalidIRError: The name is no exact overload: nothing would run with the kernel.
 
     Example:
         >>> @register_executor("mylib.double.default")
@@ -115,6 +117,7 @@ def register_executor(op_type: str) -> Callable[[Kernel], Kernel]:
         ...     return [inputs[0] * 2]
         >>> unregister_executor("mylib.double.default")
     """
+    require_overload(op_type)
 
     def decorate(function: Kernel) -> Kernel:
         if op_type in _KERNELS:

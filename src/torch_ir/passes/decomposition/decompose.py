@@ -21,7 +21,7 @@ from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
-from torch_ir.ops.rules import WRITTEN_IN_PYTHON, allow_collectives
+from torch_ir.ops.rules import WRITTEN_IN_PYTHON, allow_collectives, closest_overload
 from torch_ir.ops.schema import known_operators
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
@@ -218,7 +218,8 @@ def _require_operators(ir: IR, op_types: Iterable[str]) -> None:
         if ir.schema_of(op_type) is None:
             raise PassError(
                 f"there is no operator {op_type!r}",
-                remedy="Name the exact overload, such as aten.linear.default.",
+                remedy=closest_overload(op_type)
+                or "Name the exact overload, such as aten.linear.default.",
             )
 
 
