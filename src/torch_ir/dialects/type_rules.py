@@ -18,6 +18,7 @@ from torch_ir.infer.engine import call_at
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.types import Outcome, TensorType
 from torch_ir.ir import Dim, OpNode, TensorMeta
+from torch_ir.ir.analysis.sparse import SparseValues
 from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import shape_at
@@ -38,8 +39,11 @@ def type_violations(scope: VerifierScope, malformed: set[str]) -> Iterator[Diagn
     if not found:
         return  # no sizes were found that the conditions of the program allow
     samples = found[-1]  # where sizes that may differ do
+    sparse = SparseValues(scope.ir)  # which operators on them do not take a dense one for
     for node in scope.ir.nodes:
-        if scope.named(node.name) not in malformed and not node.functions:
+        is_dense = not sparse.takes(node)
+        sparse.keep(node)
+        if is_dense and scope.named(node.name) not in malformed and not node.functions:
             yield from _of_node(scope, node, samples)
 
 

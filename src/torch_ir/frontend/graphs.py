@@ -48,6 +48,7 @@ from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import RUN_DEVICE
 from torch_ir.ops.bodies import BODY_CALLS
 from torch_ir.ops.effects import TYPE_CHECKS
+from torch_ir.ops.layouts import COUNTS_STORED, MADE_OF_PARTS
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import SYMBOLIC_TYPES, FakeTensor, HigherOrderOperator, OpOverload, pytree
 
@@ -260,7 +261,7 @@ class GraphTranslator:
             bound = {queried.text: 0}
         call = translate_call(node, self.values.__getitem__, self.context.attribute)
         result, outputs = _results(node.name, value)
-        _require_same_type(op_type, call, outputs)
+        _require_facts(op_type, node, call, outputs)
         made = self._convert(node, op_type, call, outputs)
         if any(self.captures.of_bodies.values()):
             made = self.captures.hand_in(made, self.functions, self._names)
@@ -417,6 +418,14 @@ def _checked_type(call: ExportedCall) -> dict[str, Attribute]:
     return attrs
 
 
+def _require_facts(
+    op_type: str, node: FxNode, call: ExportedCall, results: Sequence[TensorMeta]
+) -> None:
+    """Refuse a call of which torch notes what need not be so."""
+    _require_same_type(op_type, call, results)
+    _require_known_count(op_type, node)
+
+
 def _require_same_type(op_type: str, call: ExportedCall, results: Sequence[TensorMeta]) -> None:
     """Refuse a write that torch adds where a model sets a buffer to a tensor of another type.
 
@@ -434,6 +443,25 @@ def _require_same_type(op_type: str, call: ExportedCall, results: Sequence[Tenso
                 remedy="Give the buffer the type that it ends with, or write into it with "
                 "copy_().",
             )
+
+
+def _require_known_count(op_type: str, node: FxNode) -> None:
+    """Refuse to read how many elements a tensor stores where that is no fact of the program.
+
+    Raises:
+        InvalidIRError: It depends on data, and torch has a number for it all the same.
+    """
+    if op_type not in COUNTS_STORED:
+        return
+    maker = cast(FxNode, node.args[0])
+    stored = maker.meta["val"]
+    if stored.layout is not torch.strided and str(maker.target) not in MADE_OF_PARTS:
+        raise InvalidIRError(
+            f"{op_type} tells how many elements a sparse tensor stores, which data decides and "
+            f"torch.export takes for {stored._nnz()}",
+            remedy="Compute with the sparse tensor as a whole, or give its indices and values as "
+            "dense tensors.",
+        )
 
 
 def _results(name: str, value: object) -> tuple[Any, list[TensorMeta]]:

@@ -40,6 +40,19 @@ MAKES_SPARSE = frozenset(
 )
 """Operators whose result is no strided tensor, or may be none."""
 
+MADE_OF_PARTS = frozenset(
+    name for name in MAKES_SPARSE if "_tensor" in name and "with_dims.default" not in name
+)
+"""Operators that make a sparse tensor of the elements that it stores."""
+
+COUNTS_STORED = frozenset(
+    f"aten.{name}.default"
+    for name in (
+        *("_nnz", "values", "_values", "indices", "_indices", "col_indices", "row_indices"),
+    )
+)
+"""Operators that tell how many elements a sparse tensor stores, if only by a size."""
+
 GIVES_DENSE = frozenset(
     f"aten.{name}"
     for name in (

@@ -37,6 +37,7 @@ from torch_ir.ir import IR, Signature, SymExpr, TensorLeaf, TensorMeta, ValueLea
 from torch_ir.ir.queries import (
     external_keys,
     given_values,
+    input_layout_of,
     kept_values,
     names_by_key,
     signature_of,
@@ -242,6 +243,9 @@ class _Exported:
         metas = [given_values(self.ir)[name] for name in names]
         lies = self.types[names[0]]
         node = self.built.takes(metas[0], names[0].replace(".", "_"), lies)
+        held = self.payload.get(key)
+        if held is not None and held.layout is not torch.strided:
+            node.meta["val"] = self.fakes.mode.from_tensor(held)
         for meta in metas[1:]:
             self.built.gives(meta, node, lies)
         stored = key not in self.ir.constants if kind is InputKind.BUFFER else None
@@ -255,7 +259,11 @@ class _Exported:
         metas = given_values(self.ir)
         for position, leaf in enumerate(leaves(self.signature.inputs)):
             if isinstance(leaf, TensorLeaf):
-                spec = _argument(self.built.takes(metas[leaf.name]))
+                node = self.built.takes(metas[leaf.name])
+                node.meta["val"] = _laid_out(
+                    value_of(node), input_layout_of(self.ir, leaf.name), self.fakes
+                )
+                spec = _argument(node)
             else:
                 node = self.built.takes_value(leaf.value, f"arg_{position}")
                 is_number = isinstance(leaf.value, SymExpr)
@@ -354,6 +362,17 @@ class _Exported:
             symbol_of(self.fakes.symbols[name]): value_range(bounds.lower, bounds.upper)
             for name, bounds in self.ir.symbols.items()
         }
+
+
+def _laid_out(tensor: torch.Tensor, layout: str, fakes: Fakes) -> torch.Tensor:
+    """The fake tensor of an argument with the layout that it had.
+
+    Those of blocks stay dense: a program does not say of which size their blocks are.
+    """
+    if layout not in ("sparse_coo", "sparse_csr", "sparse_csc"):
+        return tensor
+    with fakes.mode:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, layout=getattr(torch, layout))
 
 
 def _require_number_functions(built: FxGraph) -> None:

@@ -12,6 +12,7 @@ from torch_ir.infer.engine import draws_by_name, evaluate_unbacked
 from torch_ir.infer.meta import MetaResult, evaluate_fake, evaluate_meta
 from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.analysis.sparse import SparseValues
 from torch_ir.ir.diagnostics import DiagnosticError
 from torch_ir.ir.queries import symbols_in
 from torch_ir.ir.symbols import value_at
@@ -23,8 +24,9 @@ from torch_ir.torch_api import OpOverload
 class Derivation:
     """The types of a graph's values when its symbols have certain values.
 
-    A result that a function or a user's kernel makes is believed. A size that data decides is a
-    new symbol, or one that the program reads and asserts.
+    A result that a function or a user's kernel makes is believed, and that of an operator on a
+    sparse tensor which refuses the dense one that stands for it here. A size that data decides is
+    a new symbol, or one that the program reads and asserts.
 
     Args:
         symbols: The value of each symbol.
@@ -36,6 +38,7 @@ class Derivation:
         self._ir = ir
         self._given = ir.given_symbols
         self._types: dict[str, TensorType] = {}
+        self._sparse = SparseValues(ir)
 
     def take(self, name: str, kind: TensorType) -> None:
         """Record the type of a weight, which is there to be looked at."""
@@ -89,7 +92,8 @@ class Derivation:
             DiagnosticError: ``refused-arguments``: torch refuses the call; ``wrong-type``: a
                 result has another shape or dtype than recorded. The recorded types hold then.
         """
-        signature = self.signature(call)
+        signature, takes_sparse = self.signature(call), self._sparse.takes(call.node)
+        self._sparse.keep(call.node)
         if signature is not None:
             found = evaluate_meta(signature)
             if self._takes(call, found):
@@ -98,7 +102,12 @@ class Derivation:
             self.believe(meta)
         if signature is None:
             return None
-        found = self._settled(call, signature)
+        try:
+            found = self._settled(call, signature)
+        except DiagnosticError:
+            if takes_sparse:
+                return None
+            raise
         if found.kind == "data-dependent":
             self._require_sizes(call.node, evaluate_unbacked(signature))
         if found.kind != "ok":

@@ -24,7 +24,7 @@ from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.schema import Schema, lookup
 from torch_ir.ops.spec import DENSE_OPERANDS, spec_of
 from torch_ir.passes.decomposition.cache import INPUT, Fragment, Tracer
-from torch_ir.passes.decomposition.sparse import SparseValues
+from torch_ir.passes.decomposition.sparse import UndecomposedValues
 from torch_ir.steps import steps
 from torch_ir.torch_api import state_of_torch
 
@@ -176,7 +176,7 @@ class _Decomposition:
         self.builder.functions = {}  # those that are called, lowered
         self.types = external_types(ir)
         self.found = Diagnostics()
-        self.sparse = SparseValues(ir)
+        self.sparse = UndecomposedValues(ir)
 
     def node(self, node: OpNode, scopes: tuple[Region, ...]) -> None:
         """Add what stands for a node."""
