@@ -16,6 +16,7 @@ from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
 from torch_ir.passes.functionalization.draws import coins_like, draws_alike
+from torch_ir.passes.functionalization.overlaps import require_any_order
 from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
 from torch_ir.passes.functionalization.scatter import RULES, ViewWrite
 from torch_ir.passes.functionalization.storages import View
@@ -53,6 +54,7 @@ class WritingNode:
         if text:
             self.state.builder.operators[variant.op_type] = text
         views = self.written_views(written)
+        require_any_order(self.state, self.node, views)
         if not draws_alike(self.node, self.state):
             coins = self._coins(self.node.inputs[0])
             self._assign_results(schema, {}, dict.fromkeys(views, coins), views)

@@ -1,0 +1,119 @@
+"""Writes that read what they write: eager depends on the order in which a kernel goes on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.export import Dim
+
+from functions import Call
+from torch_ir import IRExecutor, extract_ir, functionalize, to_exported_program
+from torch_ir.errors import PassError
+
+X = torch.rand(3, 3, generator=torch.Generator().manual_seed(0)) + 0.5
+
+WRITES = {
+    "add_": lambda a, b: a.add_(b),
+    "sub_": lambda a, b: a.sub_(b, alpha=2),
+    "mul_": lambda a, b: a.mul_(b),
+    "div_": lambda a, b: a.div_(b),
+    "pow_": lambda a, b: a.pow_(b),
+    "fmod_": lambda a, b: a.fmod_(b),
+    "atan2_": lambda a, b: a.atan2_(b),
+    "clamp_": lambda a, b: a.clamp_(min=b),
+    "lerp_": lambda a, b: a.lerp_(b, 0.5),
+    "addcmul_": lambda a, b: a.addcmul_(b, b),
+    "copy_": lambda a, b: a.copy_(b),
+    "maximum": lambda a, b: torch.maximum(a, b, out=a),
+    "where": lambda a, b: torch.where(b > 1, b, a, out=a),
+}
+CROSSED = {
+    "a column": lambda x: (x, x[:, 1:2]),
+    "the columns before": lambda x: (x[:, 1:], x[:, :-1]),
+    "a column as a row": lambda x: (x[:2], x[:, 0]),
+    "a reversed diagonal": lambda x: (x.diagonal()[1:], x.diagonal()[:-1]),
+    "every second": lambda x: (x.view(-1)[:-1:2], x.view(-1)[2::2]),
+}
+APART = {
+    "another column": lambda x: (x[:, :1], x[:, 1:2]),
+    "other columns": lambda x: (x[:, :2:2], x[:, 1:2]),
+    "the same column": lambda x: (x[:, 1:2], x[:, 1:2]),
+    "another half": lambda x: x.view(-1)[:8].chunk(2),
+    "columns and columns": lambda x: x[:, :2].unbind(1),
+}
+LISTS = {
+    "members alike": lambda x: torch._foreach_mul_([x, x], 2.0),
+    "members that overlap": lambda x: torch._foreach_add_([x[:2], x[1:]], 1.0),
+    "what comes later": lambda x: torch._foreach_add_([x[0], x[1]], [x[1], x[0]]),
+}
+LISTS_APART = {
+    "rows": lambda x: torch._foreach_mul_([x[0], x[1]], [x[1], x[2]]),
+    "itself": lambda x: torch._foreach_add_([x[0], x[2]], [x[0], x[2]]),
+}
+
+
+def program(write, views, **options):
+    """A program that writes to one view while it reads the other, and the model."""
+
+    def function(x):
+        write(*views(x))
+        return x * 1
+
+    model = Call(function)
+    return extract_ir(model, (X.clone(),), **options), model
+
+
+def refusal(ir):
+    """Why a program cannot be made functional."""
+    with pytest.raises(PassError) as caught:
+        functionalize(ir)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("views", CROSSED)
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_written_for_one_element_and_read_for_another_is_refused(write, views):
+    ir, _ = program(WRITES[write], CROSSED[views])
+    assert (
+        "it reads elements that it writes for others, and the order in which kernels do so is "
+        "open: clone what it reads" in refusal(ir)
+    )
+
+
+@pytest.mark.parametrize("views", APART)
+@pytest.mark.parametrize("write", WRITES)
+def test_what_lies_apart_or_is_the_same_is_followed(write, views):
+    ir, model = program(WRITES[write], APART[views])
+    mine, theirs = X.clone(), X.clone()
+    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
+    assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_members_of_a_list_that_are_written_in_turn_and_overlap_are_refused(name):
+    ir, _ = program(lambda x: LISTS[name](x), lambda x: (x,))
+    assert "it writes the members of a list in turn, and two overlap" in refusal(ir)
+
+
+@pytest.mark.parametrize("name", LISTS_APART)
+def test_members_of_a_list_that_lie_apart_are_followed(name):
+    ir, model = program(lambda x: LISTS_APART[name](x), lambda x: (x,))
+    mine, theirs = X.clone(), X.clone()
+    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
+    assert torch.equal(mine, theirs)
+
+
+def test_sizes_that_vary_are_those_of_a_sample():
+    rows = {"dynamic_shapes": ({0: Dim("rows", min=2, max=9)},)}
+    crossed, _ = program(WRITES["sub_"], CROSSED["a column"], **rows)
+    assert "it reads elements that it writes for others" in refusal(crossed)
+    apart, model = program(WRITES["sub_"], APART["another column"], **rows)
+    for count in (2, 9):
+        x = X[:1].repeat(count, 1)
+        assert torch.equal(IRExecutor(functionalize(apart))(x.clone()), model(x.clone()))
+
+
+def test_a_clone_of_what_is_read_is_followed():
+    ir, model = program(lambda a, b: a.sub_(b.clone()), CROSSED["a column"])
+    for run in (IRExecutor(functionalize(ir)), to_exported_program(ir).module()):
+        assert torch.equal(run(X.clone()), model(X.clone()))
