@@ -80,12 +80,14 @@ def test_a_call_that_reads_nothing_costs_what_it_writes(call):
 
 
 def test_a_symbol_without_a_value_is_named():
-    with pytest.raises(InvalidIRError) as caught:
-        cost(PROGRAM)
-    assert str(caught.value) == (
-        "the sizes depend on 1 symbol without a value: s0\n"
-        "Give each one, as in symbols={'s0': 8} or --symbol s0=8."
-    )
+    unread = parse("ir {\n  symbol s0: 2..9\n  input %x: f32[s0, 2]\n  return\n}")
+    for program in (PROGRAM, unread):
+        with pytest.raises(InvalidIRError) as caught:
+            cost(program)
+        assert str(caught.value) == (
+            "the sizes depend on 1 symbol without a value: s0\n"
+            "Give each one, as in symbols={'s0': 8} or --symbol s0=8."
+        )
     with pytest.raises(InputError) as refused:
         cost(PROGRAM, symbols={"s0": 1, "s1": 2})
     assert str(refused.value) == "there is no symbol 's1'\nThe symbols are s0."

@@ -284,6 +284,7 @@ class _Sizes:
         self.ir = ir
         self.symbols = symbols
         metas = [m for n in ir.nodes for m in (*n.inputs, *n.outputs)]
+        metas += [*ir.graph_inputs, *ir.graph_outputs]
         wanted = {s for m in metas if not m.is_static for d in m.shape for s in _symbols(d)}
         if missing := sorted(wanted - symbols.keys()):
             listed = ", ".join(missing[:5])
