@@ -41,6 +41,28 @@ APART = {
     "another half": lambda x: x.view(-1)[:8].chunk(2),
     "columns and columns": lambda x: x[:, :2].unbind(1),
 }
+WHOLE = {
+    "addmm_": lambda x: x.addmm_(x, x),
+    "mm": lambda x: torch.mm(x, x, out=x),
+    "matmul": lambda x: torch.matmul(X, x.t(), out=x),
+    "addmv_": lambda x: x[0].addmv_(X, x[0]),
+    "baddbmm_": lambda x: x[None].baddbmm_(x[None], x[None]),
+    "masked_scatter_": lambda x: x.masked_scatter_(X > 1, x),
+    "sum": lambda x: torch.sum(x, 1, out=x[:, 0]),
+    "amax": lambda x: torch.amax(x, 1, out=x[:, 0]),
+    "cat": lambda x: torch.cat([x[:, 1:], x[:, :1]], 1, out=x),
+    "_foreach_sub_": lambda x: torch._foreach_sub_([x], [x[:, :1]]),
+}
+WHOLE_APART = {
+    "addmm_": lambda x: x[:1].addmm_(x[1:2], X),
+    "sum": lambda x: torch.sum(x[:, 1:], 1, out=x[:, 0]),
+    "cat": lambda x: torch.cat([x[:1], x[1:2]], 1, out=torch.empty(1, 6)),
+    "cumsum": lambda x: torch.cumsum(x, 0, out=x),
+    "sort": lambda x: torch.sort(x, 0, out=(x, torch.zeros(3, 3, dtype=torch.int64))),
+    "fill_": lambda x: x.fill_(x[0, 1]),
+    "masked_fill_": lambda x: x.masked_fill_(X > 1, x[0, 1]),
+    "_foreach_sub_": lambda x: torch._foreach_sub_([x[:, :1]], [x[:, 1:2]]),
+}
 LISTS = {
     "members alike": lambda x: torch._foreach_mul_([x, x], 2.0),
     "members that overlap": lambda x: torch._foreach_add_([x[:2], x[1:]], 1.0),
@@ -84,6 +106,20 @@ def test_what_is_written_for_one_element_and_read_for_another_is_refused(write, 
 @pytest.mark.parametrize("write", WRITES)
 def test_what_lies_apart_or_is_the_same_is_followed(write, views):
     ir, model = program(WRITES[write], APART[views])
+    mine, theirs = X.clone(), X.clone()
+    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
+    assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_is_no_pointwise_operator_may_not_read_what_it_writes(name):
+    ir, _ = program(lambda x: WHOLE[name](x), lambda x: (x,))
+    assert "it reads elements that it writes for others" in refusal(ir)
+
+
+@pytest.mark.parametrize("name", WHOLE_APART)
+def test_what_is_no_pointwise_operator_is_followed_where_that_is_apart(name):
+    ir, model = program(lambda x: WHOLE_APART[name](x), lambda x: (x,))
     mine, theirs = X.clone(), X.clone()
     assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
     assert torch.equal(mine, theirs)

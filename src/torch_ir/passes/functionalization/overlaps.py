@@ -28,6 +28,12 @@ Written = Mapping[tuple[str, int], View]
 """The view behind each written tensor: the argument's name, and the position in a list."""
 
 _ALSO_POINTWISE = ("copy_", "masked_fill_", "where")
+_IN_PLACE = ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "sort", "_softmax", "triu")
+"""Operators that are no pointwise ones and may write where they read, element by element."""
+
+_READ_FIRST = {("fill_", "value"), ("masked_fill_", "value"), ("index_fill_", "value")}
+"""Operands of one element that kernels read before they write."""
+
 _MOST_ELEMENTS = 1 << 24
 """Of memory, of which the places are counted."""
 
@@ -38,21 +44,34 @@ def require_any_order(state: AliasState, node: OpNode, written: Written) -> None
     Raises:
         CannotFollowError: An element that it writes is read for another one.
     """
-    packet = node.op_type.split(".")[1]
-    is_pointwise = "pointwise" in tagged_traits(node.op_type) or packet in _ALSO_POINTWISE
     operands, names = list(_operands(state, node)), {name for name, _ in written}
+    packet = node.op_type.split(".")[1]
     for (name, position), view in written.items():
         for other, at, read in operands:
             if (other, at) == (name, position) or read.storage is not view.storage:
                 continue
             in_lists = isinstance(node.slots[name], tuple) and isinstance(node.slots[other], tuple)
-            if in_lists and (at > position or other == name) and _meet(state, view, read):
-                raise CannotFollowError("it writes the members of a list in turn, and two overlap")
-            if is_pointwise and other not in names and _is_read_elsewhere(state, view, read):
-                raise CannotFollowError(
-                    "it reads elements that it writes for others, and the order in which kernels "
-                    "do so is open: clone what it reads"
-                )
+            if in_lists and at != position:
+                if (at > position or other == name) and _meet(state, view, read):
+                    raise CannotFollowError(
+                        "it writes the members of a list in turn, and two overlap"
+                    )
+            elif other not in names and (packet, other) not in _READ_FIRST:
+                _require_apart(state, node, view, read)
+
+
+def _require_apart(state: AliasState, node: OpNode, written: View, read: View) -> None:
+    packet = node.op_type.split(".")[1]
+    is_pointwise = "pointwise" in tagged_traits(node.op_type) or packet in _ALSO_POINTWISE
+    if is_pointwise or packet.startswith("_foreach_") or packet in _IN_PLACE:
+        is_open = _is_read_elsewhere(state, written, read)
+    else:
+        is_open = _meet(state, written, read)
+    if is_open:
+        raise CannotFollowError(
+            "it reads elements that it writes for others, and the order in which kernels do so is "
+            "open: clone what it reads"
+        )
 
 
 def _operands(state: AliasState, node: OpNode) -> Iterator[tuple[str, int, View]]:
