@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  # torch's own convention
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 import torch_ir
 from small_models import CASES
@@ -233,3 +234,37 @@ def test_a_model_that_fails_is_told_apart_from_a_program_that_fails():
 def test_the_old_name_of_a_comparison_still_works_and_warns():
     with pytest.warns(DeprecationWarning, match="NodeReport is called NodeComparison now"):
         assert debug.NodeReport is debug.NodeComparison
+
+
+def test_a_lone_tensor_is_no_list_of_inputs():
+    model, x = torch.nn.ReLU(), torch.ones(1, 3)
+    ir = torch_ir.extract_ir(model, (x,))
+    for call in (
+        lambda: verify(ir, model, x),
+        lambda: torch_ir.validate(ir, {}, x),
+        lambda: torch_ir.bisect(ir, [], {}, x),
+    ):
+        with pytest.raises(InputError) as caught:
+            call()
+        assert str(caught.value) == (
+            "inputs are a tuple of tensors, got Tensor\nWrite (x,) for one input."
+        )
+
+
+def test_a_model_that_fails_where_it_is_recorded_is_not_blamed():
+    class Sums(torch.nn.Module):
+        def forward(self, x):
+            def add(carry, row):
+                return {"sum": carry["sum"] + row}, row * carry["sum"]
+
+            carry, rows = scan(add, {"sum": torch.zeros(3)}, x)
+            return carry["sum"], rows
+
+    model, x = Sums(), torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
+    ir = torch_ir.extract_ir(model, (x,))
+    assert verify(ir, model, (x,)).is_valid
+    with pytest.raises(
+        ExecutionError, match="the model fails where its operators are recorded: "
+    ) as caught:
+        verify(ir, model, (x,), every_node=True)
+    assert caught.value.remedy == "validate(ir, weights, inputs) compares each node, too."

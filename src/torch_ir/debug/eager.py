@@ -39,6 +39,7 @@ def run_eager(
     kwargs: Mapping[str, Any],
     *,
     fast_path: bool = False,
+    recorded: bool = False,
 ) -> Any:
     """Run the model on copies of the arguments.
 
@@ -46,11 +47,14 @@ def run_eager(
     which the IR was extracted, without gradients, with its parameters detached: some kernels
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
     ``nn.MultiheadAttention`` is off, as when the program was exported, unless ``fast_path`` leaves
-    it as the user has it.
+    it as the user has it. Where it is ``recorded``, a mode sees each operator, under which torch
+    itself runs less: it loses the structure of what a loop carries, for one.
 
     Raises:
         ExecutionError: The model fails; its error is the cause.
     """
+    how = "fails where its operators are recorded" if recorded else "itself fails on these inputs"
+    remedy = "validate(ir, weights, inputs) compares each node, too." if recorded else None
     tensors = {
         **{name: parameter.detach() for name, parameter in model.named_parameters()},
         **{name: buffer.detach().clone() for name, buffer in model.named_buffers()},
@@ -64,7 +68,7 @@ def run_eager(
         torch.no_grad(),
         raised_as(
             lambda error: ExecutionError(
-                f"the model itself fails on these inputs: {type(error).__name__}: {error}"
+                f"the model {how}: {type(error).__name__}: {error}", remedy=remedy
             )
         ),
     ):

@@ -133,7 +133,7 @@ class EagerComparison:
     def _eager(self, keep: int | None) -> Recorder:
         # under a mode torch skips frames of control flow that it compiles, and goes on doing so
         with torch.compiler.set_stance("force_eager"), Recorder(keep=keep) as recorder:
-            run_eager(self.model, self.executor.ir, self.args, self.kwargs)
+            run_eager(self.model, self.executor.ir, self.args, self.kwargs, recorded=True)
         return recorder
 
     def _run(self, observer: _Finder | _OutputKeeper) -> None:

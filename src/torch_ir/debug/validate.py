@@ -49,7 +49,12 @@ from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
-from torch_ir.executor.inputs import check_inputs, flatten_arguments, require_values
+from torch_ir.executor.inputs import (
+    check_inputs,
+    flatten_arguments,
+    require_values,
+    several,
+)
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.aliases import written_tensors
@@ -125,7 +130,7 @@ def validate(
     """
     readers, ir = _known(against), with_shown_writes(ir)
     with allow_operators(*allow), full_precision():
-        given = _arguments(ir, tuple(inputs), kwargs or {}, symbols or {})
+        given = _arguments(ir, several(inputs), kwargs or {}, symbols or {})
         judged = _judged(ir, weights, constants, graph, backend, given)
         _require_known(mode, judged, repro)
         runs, judge = _prepared(ir, given[0], weights, constants, judged, mode, readers)

@@ -18,6 +18,7 @@ from torch_ir.debug.tensor_comparison import Difference, compare_results
 from torch_ir.debug.validation import Verdict
 from torch_ir.errors import InvalidIRError, TorchIRError, counted
 from torch_ir.executor import IRExecutor
+from torch_ir.executor.inputs import several
 from torch_ir.frontend import constants_of
 from torch_ir.ir import IR
 from torch_ir.ir.functions import written_out
@@ -147,7 +148,7 @@ def verify(
         equal to eager: 1 output, largest difference 0
           every node makes what eager makes: 1 node
     """
-    args, named = tuple(inputs), dict(kwargs or {})
+    args, named = several(inputs), dict(kwargs or {})
     _require_one(backend, every_node)
     payload = model.state_dict() if weights is None else weights
     known = constants_of(model) if constants is None else constants

@@ -214,8 +214,8 @@ def structured(tree: Tree, values: Mapping[str, Any], symbols: Symbols) -> Any:
     return unflatten(tree, leaf, rebuild)
 
 
-def require_several(inputs: object) -> None:
-    """Require inputs that are no lone tensor, of which the rows would be taken for them.
+def several(inputs: object) -> tuple[Any, ...]:
+    """Return inputs as a tuple: no lone tensor, of which the rows would be taken for them.
 
     Raises:
         InputError: They are one, or nothing to iterate over.
@@ -225,6 +225,7 @@ def require_several(inputs: object) -> None:
             f"inputs are a tuple of tensors, got {type(inputs).__name__}",
             remedy="Write (x,) for one input.",
         )
+    return tuple(cast("Iterable[Any]", inputs))
 
 
 # -- tensors --------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = 
     Raises:
         InputError: The count is another, or an input is none; the message names it.
     """
-    require_several(inputs)
+    inputs = several(inputs)
     if len(inputs) != len(ir.graph_inputs):
         names = ", ".join(map(str, ir.graph_inputs)) or "none"
         expected = counted(len(ir.graph_inputs), "input")

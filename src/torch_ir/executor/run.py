@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from threading import RLock
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -17,8 +17,8 @@ from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.inputs import (
     Results,
     flatten_arguments,
-    require_several,
     results_reader,
+    several,
     takes_tensors_alone,
 )
 from torch_ir.executor.listeners import Listener
@@ -174,7 +174,7 @@ class IRExecutor(Uncopied):
         """
         if self._weights is None and not self.constants:
             raise MissingWeightsError("Weights not loaded", remedy=_LOAD_FIRST)
-        return self._run(_several(inputs), {})[0]
+        return self._run(several(inputs), {})[0]
 
     @untraced
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -266,11 +266,6 @@ def _registry(ir: IR, payload: Mapping[str, torch.Tensor], last: LastCall) -> Te
     for name, tensor in {**payload, **named, **dict(made)}.items():
         registry.register(name, tensor)
     return registry
-
-
-def _several(inputs: Any) -> tuple[torch.Tensor, ...]:
-    require_several(inputs)
-    return tuple(cast("Iterable[torch.Tensor]", inputs))
 
 
 def _as_read(ir: IR, payload: Mapping[str, torch.Tensor], grad: bool) -> dict[str, torch.Tensor]:

@@ -15,6 +15,7 @@ from torch_ir.debug.comparing.lineage import Lineage
 from torch_ir.debug.comparing.sources import Reader
 from torch_ir.debug.shrinking.reduced import Oracle
 from torch_ir.errors import counted
+from torch_ir.executor.inputs import several
 from torch_ir.ir import IR
 from torch_ir.passes import Pass
 from torch_ir.tables import Rows, Shown, report_text
@@ -97,6 +98,7 @@ def bisect(
         >>> print(bisect(ir, passes_named("cse,dce"), {}, (torch.ones(2),)))
         2 passes compared, none breaks the program
     """
+    inputs = several(inputs)
     names = tuple(map(str, passes))
     programs = [ir]
     for step in passes:
