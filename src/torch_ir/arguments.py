@@ -65,6 +65,8 @@ def public(function: C) -> C:
         try:
             return function(*args, **kwargs)
         except Exception as error:
+            if isinstance(error, NoListError):
+                raise  # it says so itself
             is_ours = isinstance(error, TorchIRError) and not isinstance(error, ArgumentError)
             misfit = _misfit(function, args, kwargs, of_letters=is_ours)
             if misfit is None:
@@ -258,7 +260,11 @@ def require_list(values: object, name: str, kind: type) -> None:
     if not is_list or not all(isinstance(item, kind) for item in items):
         remedy = f"Give [{values!r:.40}]." if isinstance(values, kind) else None
         told = f"{name} is a list of {kind.__name__}, got {values!r:.60}"
-        raise InvalidIRError(told, remedy=remedy)
+        raise NoListError(told, remedy=remedy)
+
+
+class NoListError(InvalidIRError):
+    """What is given for a list of some kind is none."""
 
 
 def require_seconds(seconds: object) -> None:
