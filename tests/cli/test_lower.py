@@ -59,5 +59,5 @@ def test_an_unknown_operator_is_an_error(run, ir):
     assert (result.code, result.err) == (
         1,
         "error: there is no operator 'aten.linear'\n"
-        "Name the exact overload, such as aten.linear.default.\n",
+        "It is aten.linear.default or aten.linear.out.\n",
     )

@@ -208,7 +208,7 @@ def require_overload(op_type: str) -> None:
 SHOWN = 4
 """Overloads of an operator that a message names."""
 
-_OVERLOAD = re.compile(r"higher_order\.\w+|\w+\.\w+\.\w+")
+_OVERLOAD = re.compile(r"higher_order\.[^.]+|[^.]+(\.[^.]+){2}")  # backends have any name
 _PATTERN = re.compile(r"higher_order\.\w+|\w+\.(\*|\w+\.\w+)")
 
 
