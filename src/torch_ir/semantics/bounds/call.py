@@ -318,7 +318,7 @@ def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array
         return np.zeros([values.shape[axis] for axis in kept])
     rows = values.transpose(*kept, *of_row).reshape(*(values.shape[axis] for axis in kept), -1)
     count = rows.shape[-1]
-    if count <= SHORT:  # a vectorized comparison of columns: a sort of each row takes longer
+    if count <= SHORT:  # a sort of each row takes longer
         columns = [rows[..., place] for place in range(count)]
         same = np.zeros(rows.shape[:-1])
         for place, column in enumerate(columns):
@@ -332,8 +332,8 @@ def repeats(values: Array, axes: Sequence[int], *, zeros: bool = False) -> Array
     return np.asarray(np.sum(is_same, axis=-1) / (count - 1))
 
 
-SHORT = 8
-LOOKED_AT = 64
+LOOKED_AT, SHORT = 64, 8
+"""Elements of a row that are looked at for equal ones, and how many are compared in pairs."""
 
 
 def length(call: BoundedCall) -> int:
