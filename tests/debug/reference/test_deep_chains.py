@@ -29,9 +29,10 @@ class Layers(nn.Module):
         return first, self.head(x)
 
 
-def judged(count, head):
+def judged(count, head, dtype=torch.float32):
     torch.manual_seed(0)
-    x, model = torch.randn(3, 16), Layers(count, head).eval().requires_grad_(False)
+    x, model = torch.randn(3, 16).to(dtype), Layers(count, head).to(dtype).eval()
+    model.requires_grad_(False)
     ir = functionalize(extract_ir(model, (x,)))
     names = ir.weight_name_mapping
     values = {name: model.state_dict()[key] for name, key in names.items()}
@@ -86,6 +87,13 @@ def test_choices_of_deep_chains_keep_their_worst_case(carried):
     body, values, results = judged(20, Most())
     known = {**values, **dict(zip(body.output_names, results, strict=True))}
     judge_of(body)(known, results, known, {})
+    assert len(carried) > 20
+
+
+def test_deep_chains_of_float64_keep_their_worst_case(carried):
+    body, values, results = judged(20, nn.LayerNorm(16), torch.float64)
+    known = {**values, **dict(zip(body.output_names, results, strict=True))}
+    assert not judge_of(body)(known, results, known, {}).reason
     assert len(carried) > 20
 
 
