@@ -92,6 +92,12 @@ def refusal(ir):
     return str(caught.value)
 
 
+def assert_followed(ir, model):
+    mine, theirs = X.clone(), X.clone()
+    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
+    assert torch.equal(mine, theirs)
+
+
 @pytest.mark.parametrize("views", CROSSED)
 @pytest.mark.parametrize("write", WRITES)
 def test_what_is_written_for_one_element_and_read_for_another_is_refused(write, views):
@@ -106,9 +112,7 @@ def test_what_is_written_for_one_element_and_read_for_another_is_refused(write, 
 @pytest.mark.parametrize("write", WRITES)
 def test_what_lies_apart_or_is_the_same_is_followed(write, views):
     ir, model = program(WRITES[write], APART[views])
-    mine, theirs = X.clone(), X.clone()
-    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
-    assert torch.equal(mine, theirs)
+    assert_followed(ir, model)
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -117,26 +121,16 @@ def test_what_is_no_pointwise_operator_may_not_read_what_it_writes(name):
     assert "it reads elements that it writes for others" in refusal(ir)
 
 
-@pytest.mark.parametrize("name", WHOLE_APART)
-def test_what_is_no_pointwise_operator_is_followed_where_that_is_apart(name):
-    ir, model = program(lambda x: WHOLE_APART[name](x), lambda x: (x,))
-    mine, theirs = X.clone(), X.clone()
-    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
-    assert torch.equal(mine, theirs)
-
-
 @pytest.mark.parametrize("name", LISTS)
 def test_members_of_a_list_that_are_written_in_turn_and_overlap_are_refused(name):
     ir, _ = program(lambda x: LISTS[name](x), lambda x: (x,))
     assert "it writes the members of a list in turn, and two overlap" in refusal(ir)
 
 
-@pytest.mark.parametrize("name", LISTS_APART)
-def test_members_of_a_list_that_lie_apart_are_followed(name):
-    ir, model = program(lambda x: LISTS_APART[name](x), lambda x: (x,))
-    mine, theirs = X.clone(), X.clone()
-    assert torch.equal(IRExecutor(functionalize(ir))(mine), model(theirs))
-    assert torch.equal(mine, theirs)
+@pytest.mark.parametrize("name", [*WHOLE_APART, *LISTS_APART])
+def test_what_lies_apart_is_followed_in_lists_and_in_other_operators(name):
+    ir, model = program({**WHOLE_APART, **LISTS_APART}[name], lambda x: (x,))
+    assert_followed(ir, model)
 
 
 def test_sizes_that_vary_are_those_of_a_sample():

@@ -87,24 +87,29 @@ def _meet(state: AliasState, one: View, other: View) -> bool:
     """Return whether two views of one storage show an element both."""
     if one is other:
         return True
-    places, others = _places(state, one), _places(state, other)
-    if places is None or others is None:
-        return False
-    return bool(torch.isin(others.flatten(), places.flatten()).any())
+    known = _places_of_both(state, one, other)
+    return known is not None and bool(torch.isin(*[places.flatten() for places in known]).any())
 
 
 def _is_read_elsewhere(state: AliasState, written: View, read: View) -> bool:
     """Return whether an element that is written is read for another element."""
-    if written is read:
+    known = None if written is read else _places_of_both(state, written, read)
+    if known is None:
         return False
-    places, others = _places(state, written), _places(state, read)
-    if places is None or others is None:
-        return False
+    places, others = known
     beside = attempt(others.expand, places.shape)
     if isinstance(beside, Raised):
         return False
     places, beside = places.flatten(), beside.flatten()
     return bool((torch.isin(beside, places) & (beside != places)).any())
+
+
+def _places_of_both(
+    state: AliasState, one: View, other: View
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    first = _places(state, one)
+    second = None if first is None else _places(state, other)
+    return None if first is None or second is None else (first, second)
 
 
 def _places(state: AliasState, view: View) -> torch.Tensor | None:
