@@ -164,8 +164,12 @@ _fused_adamw.default _fused_adamw.tensor_lr _fused_sgd.default _fused_sgd.tensor
     "of forward-mode autograd": """
 _fw_primal.default _fw_primal_copy.default _make_dual.default _make_dual_copy.default
 """,
+    "run by processors from torch 2.14 on: draws by key, and products of 8-bit floats": """
+_philox_key_fold_in.default _philox_key_fold_in.Tensor _philox_key_split.default
+_philox_normal.default _philox_uniform.default _scaled_grouped_mm_v2.default
+""",
     "refused by every kernel here, or of torch's own tests": """
-_foobar.default _philox_normal.default _philox_uniform.default
+_foobar.default
 _scaled_dot_product_fused_attention_overrideable.default
 _scaled_dot_product_fused_attention_overrideable_backward.default
 convolution_backward_overrideable.default convolution_overrideable.default
