@@ -52,6 +52,7 @@ def layouts(t: torch.Tensor) -> Iterator[tuple[str, torch.Tensor, View]]:
     if t.dim() > 2:
         rows = t[:1].flatten(2).transpose(1, 2).contiguous()
         yield "one", rows, lambda base: base.transpose(1, 2).unflatten(2, shape[2:])
+        yield "channels last", t.movedim(1, -1).contiguous(), lambda base: base.movedim(-1, 1)
 
 
 class Viewed(nn.Module):

@@ -88,6 +88,27 @@ def test_norms_of_views_run_after_lowering_at_any_batch_size(norm, view):
         require_lowered(model, torch.randn(stored(n, 4, s)), bits=False)
 
 
+RESAMPLED = {
+    "mean of each channel": lambda x: nn.functional.adaptive_avg_pool2d(x, 1),
+    "mean of rows": lambda x: nn.functional.adaptive_avg_pool2d(x, (2, 1)),
+    "largest of each channel": lambda x: nn.functional.adaptive_max_pool2d(x, 1),
+    "means": lambda x: nn.functional.avg_pool2d(x, 2, 1),
+    "largest": lambda x: nn.functional.max_pool2d(x, 2, 1),
+    "nearest": lambda x: nn.functional.interpolate(x, scale_factor=2),
+    "between": lambda x: nn.functional.interpolate(x, (5, 7), mode="bilinear"),
+    "shuffled": lambda x: nn.functional.channel_shuffle(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", RESAMPLED)
+@pytest.mark.parametrize("view", VIEWS)
+def test_images_are_resampled_after_lowering_however_they_lie(name, view):
+    stored, function = VIEWS[view]
+    for n, s in itertools.product((1, 2), ((4, 3), (2, 5))):
+        model = Function(lambda x, n=n, s=s: RESAMPLED[name](function(x, n, 4, s).relu()))
+        require_lowered(model, torch.randn(stored(n, 4, s)), bits=False)
+
+
 def test_a_norm_of_an_argument_in_any_order_runs_after_decompose():
     model = nn.Sequential(nn.ReLU(), nn.GroupNorm(2, 4))
     core = torch_ir.decompose(torch_ir.extract_ir(model, (torch.randn(2, 4, 3, 5),)))
