@@ -107,6 +107,7 @@ def test_parts_along_one_dimension(dtype: torch.dtype) -> None:
     check("aten.take.default", values, torch.tensor([[-1, 0], [11, 5]]))
     check("aten.put.default", values, torch.tensor([-1, 0]), tensor((1, 2), dtype))
     check("aten.take_along_dim.default", values, torch.tensor([[-1], [0], [2]]), 1)
+    check("aten.take_along_dim.default", values, torch.tensor([[-9], [4], [7]]), 1)
     check("aten.take_along_dim.default", values, torch.tensor([[5, 1]]))
 
 
@@ -310,6 +311,17 @@ REFUSED: list[tuple[str, list[Any], str]] = [
         "scatter_reduce.two",
         [MATRIX, 1, torch.tensor([[0]]), MATRIX, "median"],
         "the reduction is one of sum, mean, prod, amax, amin, not median",
+    ),
+    ("take_along_dim.default", [MATRIX, HERE - 1], "index -1 is out of range for size 6"),
+    (
+        "take_along_dim.default",
+        [torch.zeros(1, 0), torch.zeros(1, 1).long(), 1],
+        "there is no element along dimension 1",
+    ),
+    (
+        "take_along_dim.default",
+        [torch.ones(()), torch.tensor(0), 0],
+        "a tensor without dimensions has no dimension 0",
     ),
     ("masked_fill.Scalar", [MATRIX, MATRIX.int(), 1], "a mask is bool, not int32"),
     ("masked_fill.Scalar", [MATRIX.half(), MATRIX > 0, 1e6], "1000000.0 is no float16"),

@@ -390,7 +390,10 @@ def _kron(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _take_along(
     tensor: torch.Tensor, indices: torch.Tensor, dim: int | None = None
 ) -> torch.Tensor:
-    """The elements at indices along a dimension, for every size; torch's is traced for one."""
+    """The elements at indices along a dimension, for every size; torch's is traced for one.
+
+    Along a dimension torch takes the remainders of indices, also of those behind the last.
+    """
     if dim is None:
         return tensor.reshape(-1).gather(0, indices.reshape(-1))
     at = dim % max(tensor.dim(), 1)
@@ -400,7 +403,8 @@ def _take_along(
         for axis, (n, m) in enumerate(pairs)
     ]
     taken = tensor.expand([n for n, _ in sizes])
-    return taken.gather(at, indices.expand([m for _, m in sizes]))
+    places = indices.expand([m for _, m in sizes]).remainder(tensor.shape[at])
+    return taken.gather(at, places)
 
 
 def _sparse_product(sparse: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:

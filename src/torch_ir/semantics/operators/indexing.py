@@ -275,20 +275,25 @@ def put_elements(self: Array, index: Array, source: Array, accumulate: bool = Fa
 def take_along_dim(self: Array, indices: Array, dim: int | None = None) -> Array:
     """``gather`` with operand and indices broadcast to one shape but along ``dim``.
 
-    Without ``dim``, elements by their number row by row.
+    Along ``dim`` indices are taken modulo its size; torch's page does not say so. Without ``dim``,
+    elements by their number row by row, none of which is negative.
     """
     require_index(indices)
     if dim is None:
-        return take(self, indices.reshape(-1))
+        return np.asarray(self.reshape(-1)[in_range(indices.reshape(-1), self.size)])
     place = axis(dim, self.ndim)
     if self.ndim != indices.ndim:
         raise InvalidIRError(f"{list(self.shape)} and {list(indices.shape)} differ in rank")
+    if not self.ndim:
+        raise InvalidIRError(f"a tensor without dimensions has no dimension {dim}")
     values, chosen = np.moveaxis(self, place, -1), np.moveaxis(indices, place, -1)
     shape = broadcast_shape(values.shape[:-1], chosen.shape[:-1])
     values = broadcast_to(values, (*shape, values.shape[-1]))
     chosen = broadcast_to(chosen, (*shape, chosen.shape[-1]))
-    checked = in_range(chosen, values.shape[-1], negative=True)
-    return np.moveaxis(np.take_along_axis(values, checked, -1), -1, place)
+    if chosen.size and not values.shape[-1]:
+        raise InvalidIRError(f"there is no element along dimension {place}")
+    places = np.remainder(chosen, max(values.shape[-1], 1))
+    return np.moveaxis(np.take_along_axis(values, places, -1), -1, place)
 
 
 # -- masks ----------------------------------------------------------------------------------------
