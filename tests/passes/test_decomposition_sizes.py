@@ -57,6 +57,11 @@ KERNELS = {
         "f32[s0, 2]",
         lambda x: (x, torch.tensor([[1, -2, 5]])),  # of which torch takes the remainders
     ),
+    "take": (
+        "  input %i: i64[]\n  %y: f32[] = aten.take.default(%x, %i)",
+        "f32[s0, 2]",
+        lambda x: (x, torch.tensor(-2)),
+    ),
     "native_channel_shuffle": (
         "  %y: f32[s0, 4, s1] = aten.native_channel_shuffle.default(%x, groups=2)",
         "f32[s0, 4, s1]",

@@ -407,6 +407,13 @@ def _take_along(
     return taken.gather(at, places)
 
 
+def _taken(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """The elements at places, row by row; torch's reads the value of one that has no dimension."""
+    places = index if index.dim() else index.reshape(1)
+    made = torch.ops.aten.index.Tensor(tensor.reshape(-1), [places])
+    return made if index.dim() else made.reshape(())
+
+
 def _sparse_product(sparse: torch.Tensor, dense: torch.Tensor) -> torch.Tensor:
     """A product with a sparse matrix; torch's transposes one that it takes for dense."""
     return torch.mm(sparse, dense)
@@ -480,6 +487,7 @@ _OURS: dict[str, Decomposition] = {
     "aten.multilabel_margin_loss.default": _margin,
     "aten.multilabel_margin_loss_forward.default": _margins,
     "aten.native_channel_shuffle.default": _shuffled,
+    "aten.take.default": _taken,
     "aten.take_along_dim.default": _take_along,
     "aten.unfold.default": _windows,
     "aten.unfold_copy.default": _windows,
