@@ -12,9 +12,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from torch_ir.debug.copies import copied
+from torch_ir.debug.reference.write_order import WritesReordered
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
+from torch_ir.semantics.operators.indexing import WriteOrder
 from torch_ir.torch_api import fresh, pytree
 
 SEED = 0
@@ -40,6 +42,7 @@ def run_eager(
     *,
     fast_path: bool = False,
     recorded: bool = False,
+    order: WriteOrder | None = None,
 ) -> Any:
     """Run the model on copies of the arguments.
 
@@ -48,7 +51,8 @@ def run_eager(
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
     ``nn.MultiheadAttention`` is off, as when the program was exported, unless ``fast_path`` leaves
     it as the user has it. Where it is ``recorded``, a mode sees each operator, under which torch
-    itself runs less: it loses the structure of what a loop carries, for one.
+    itself runs less: it loses the structure of what a loop carries, for one. Of several values
+    that are put at one place, an ``order`` of writes says which stays.
 
     Raises:
         ExecutionError: The model fails; its error is the cause.
@@ -65,6 +69,7 @@ def run_eager(
         nullcontext() if fast_path else _unfused_attention(),
         _mode(model, ir.metadata.get("training") is True),
         _own_attributes(model),
+        nullcontext() if order is None else WritesReordered(order),
         torch.no_grad(),
         raised_as(
             lambda error: ExecutionError(

@@ -36,15 +36,15 @@ from torch_ir.debug.judging.backends import (
 )
 from torch_ir.debug.judging.delegates import Judge, Mode
 from torch_ir.debug.judging.denoting import Denoting
-from torch_ir.debug.judging.expecting import Expected, expected
+from torch_ir.debug.judging.expecting import Expected, expected, unlike_eager
 from torch_ir.debug.judging.findings import Findings
 from torch_ir.debug.judging.storages import MemoryFault, Place, storage_key
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
-from torch_ir.debug.reference.denotation import OPEN
+from torch_ir.debug.reference.allowance import OPEN
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.openness import has_open_functions
-from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_open_places
+from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.debug.repro import repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
@@ -63,7 +63,6 @@ from torch_ir.ir.functions import inline_scopes, written_out
 from torch_ir.ir.queries import kept_values, require_symbols
 from torch_ir.ir.values import kind_without_values
 from torch_ir.kernel_switches import full_precision
-from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.rules import allow_operators
 from torch_ir.ops.schema import lookup
 from torch_ir.passes.functionalization import with_shown_writes
@@ -302,7 +301,7 @@ class _Rereading:
         self.seen = 0
         self._running: OpNode | None = None
         self.tally = Tally(graph.ir, against)
-        self._denoting = Denoting(graph.ir, self.tally) if "denotation" in against else None
+        self._denoting = Denoting(graph.ir, self.tally)
         self._before: list[torch.Tensor] = []
         self._state: _RandomState | None = None
         self._expected: Expected | None = None
@@ -382,15 +381,14 @@ class _Rereading:
 
     def report(self) -> ValidationReport:
         """What was found."""
-        denoting = self._denoting
         return ValidationReport(
             self.ir.model_name,
             self.against,
             len(self.ir.nodes),
             self.tally.compared,
-            0 if denoting is None else denoting.decomposed,
-            () if denoting is None else tuple(denoting.random),
-            {} if denoting is None else denoting.undenoted,
+            self._denoting.decomposed,
+            tuple(self._denoting.random),
+            self._denoting.undenoted,
             tuple(self.found.errors),
             tuple(self.found.divergences),
             self.tally.not_compared,
@@ -425,17 +423,15 @@ class _Rereading:
         drew: bool,
     ) -> None:
         """Read a node that torch ran, and note how unlike its values are to eager's."""
-        if self._denoting is not None:
+        if "denotation" in self.against:
             found = self._denoting.read(node, before, self.symbols, outputs, after, drew=drew)
             for name, error in found:
                 self.found.note(node, name, "denotation", error, before, self.symbols)
         if "eager" not in self.against:
             return
-        if unlike is None:
-            self.tally.left(node, "foreign kernel")
-            return
-        if any(e.reason for e in unlike.values()) and has_open_functions(self.ir, node):
-            self.tally.left(node, OPEN)
+        loose = "foreign kernel" if unlike is None else _looseness(self.ir, node, unlike.values())
+        if unlike is None or loose:
+            self.tally.left(node, loose)
             return
         self.tally.read(node, "eager")
         for name, error in unlike.items():
@@ -479,8 +475,10 @@ class _Rereading:
         if drawn is not None:
             _set_random_state(drawn, self.device)
         bind(node, made, learned)
-        is_read = "eager" in self.against
-        unlike = _unlike(node, made, given, before, outputs, after) if is_read else None
+        unlike = None
+        if "eager" in self.against:
+            known = self._denoting.meanings.of(node), self.symbols
+            unlike = unlike_eager(node, *known, made, given, before, outputs, after)
         return PlainCall(given, storages, [Place.of(item) for item in made]), unlike
 
 
@@ -499,6 +497,13 @@ def _replaced(
             wanted = constant_tensors(ir.constants, [key], tensors)[key]
         if wanted is not None and not memory.is_same(name, wanted):
             yield node, MemoryFault(name, "changed", "the graph was compiled with another value")
+
+
+def _looseness(ir: IR, node: OpNode, unlike: Iterable[Error]) -> str:
+    """Why nothing can be said of how unlike eager's values are; empty if something can."""
+    if any(error.reason for error in unlike) and has_open_functions(ir, node):
+        return OPEN
+    return next((error.loose for error in unlike if error.loose), "")
 
 
 def _called_first(
@@ -521,26 +526,6 @@ def _called_first(
 def _positions(node: OpNode, names: Set[str] | None) -> list[int]:
     """The positions of some inputs; of all if None."""
     return [i for i, meta in enumerate(node.inputs) if names is None or meta.name in names]
-
-
-def _unlike(
-    node: OpNode,
-    made: Sequence[Any],
-    given: _Tensors,
-    before: _Tensors,
-    outputs: _Tensors,
-    after: _Named,
-) -> dict[str, Error]:
-    """How far what a node made and wrote is from what torch's plain operator did."""
-    if node.op_type in VALUES_OPEN:
-        return {}
-    errors: dict[str, Error] = {}
-    for meta, got in zip(node.outputs, outputs, strict=True):
-        index = meta.producer_output_idx
-        expected = with_open_places(node, before, index, made[index], got)
-        errors[meta.name] = same_bits(expected, got)
-    left = dict(zip([meta.name for meta in node.inputs], given, strict=True))
-    return errors | {f"written {n}": same_bits(left[n], got) for n, got in after.items()}
 
 
 def _placed(node: OpNode, outputs: Sequence[torch.Tensor]) -> dict[int, torch.Tensor]:

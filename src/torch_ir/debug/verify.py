@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -14,14 +15,16 @@ from torch_ir.arguments import public
 from torch_ir.debug.eager import FAST_PATH, has_fast_path, run_eager, same_random_numbers
 from torch_ir.debug.judging.backends import Judged, judged_executor
 from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
+from torch_ir.debug.reference.denotation import PUT_TWICE
 from torch_ir.debug.tensor_comparison import Difference, compare_results
 from torch_ir.debug.validation import Verdict
-from torch_ir.errors import InvalidIRError, TorchIRError, counted
+from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt, counted
 from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import several
 from torch_ir.frontend import constants_of
 from torch_ir.ir import IR
 from torch_ir.ir.functions import written_out
+from torch_ir.semantics.operators.indexing import ascending, descending
 from torch_ir.tables import Shown, report_text
 from torch_ir.torch_api import fresh, pytree
 from torch_ir.weights import load_weights
@@ -41,6 +44,7 @@ class VerificationReport(Shown):
         nodes: What became of the nodes; None unless asked for.
         disabled: What eager was compared without, as the program was exported without it.
         max_diff_as_run: Largest absolute difference from eager as the user runs it, with that.
+        undecided: Why nothing can be said of what differs; empty if something can.
     """
 
     is_valid: bool
@@ -52,16 +56,17 @@ class VerificationReport(Shown):
     nodes: NodeComparison | None = field(default=None, repr=False)
     disabled: tuple[str, ...] = ()
     max_diff_as_run: float = 0.0
+    undecided: str = ""
 
     @property
     def verdict(self) -> Verdict:
         """What the comparison comes to.
 
         Where every node was asked for, those whose values eager does without leave the program not
-        compared.
+        compared, as does an order of writes that eager leaves open.
         """
         if not self.is_valid:
-            return "disagree"
+            return "not compared" if self.undecided else "disagree"
         return "not compared" if self.nodes is not None and self.nodes.unknown else "agree"
 
     @property
@@ -73,7 +78,8 @@ class VerificationReport(Shown):
         return None if self.nodes is None else self.nodes.first_difference
 
     def __str__(self) -> str:
-        verdict = "equal to eager" if self.is_valid else "NOT equal to eager"
+        differs = "NOT comparable with eager" if self.undecided else "NOT equal to eager"
+        verdict = "equal to eager" if self.is_valid else differs
         outputs = counted(self.num_outputs, "output")
         first = f": {outputs}, largest difference {self.max_diff:.3g}"
         if self.disabled and self.max_diff_as_run != self.max_diff:
@@ -85,6 +91,8 @@ class VerificationReport(Shown):
                 lines.append(f"  output {detail['index']}: {detail['reason']}")
         if self.error_message is not None and not self.output_details:
             lines.append(f"  {self.error_message}")
+        if self.undecided:
+            lines.append(f"  {self.undecided}")
         if self.nodes is not None:
             lines.append(f"  {self._nodes(self.nodes)}")
         return report_text("\n".join(lines).split("\n"))
@@ -153,19 +161,24 @@ def verify(
     payload = model.state_dict() if weights is None else weights
     known = constants_of(model) if constants is None else constants
     executor = judged_executor(ir, payload, known, backend) or IRExecutor(ir, payload, known)
-    expected = run_eager(model, ir, args, named)
-    run_args, run_kwargs = fresh((args, named))
+    eager = partial(run_eager, model, ir, args, named)
+    expected = eager()
     with same_random_numbers():
-        got = executor(*run_args, **run_kwargs)
-    differences = compare_results(_as_results(ir, expected), got, rtol=rtol, atol=atol)
-    report = _report(differences)
+        got = _called(executor, args, named)
+    report = _report(compare_results(_as_results(ir, expected), got, rtol=rtol, atol=atol))
+    if not report.is_valid and _is_unordered(eager, ir, expected, got, rtol, atol):
+        report = replace(report, undecided=PUT_TWICE)
     if has_fast_path(model):
-        as_run = run_eager(model, ir, args, named, fast_path=True)
-        report = _with_fast_path(report, _as_results(ir, as_run), got)
+        report = _with_fast_path(report, _as_results(ir, eager(fast_path=True)), got)
     if not every_node:
         return report
     comparison = EagerComparison(IRExecutor(written_out(ir), payload, known), model, args, named)
     return replace(report, nodes=comparison.report(outputs_differ=not report.is_valid))
+
+
+def _called(run: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    own_args, own_kwargs = fresh((args, dict(kwargs)))
+    return run(*own_args, **own_kwargs)
 
 
 def _require_one(backend: Judged | None, every_node: bool) -> None:
@@ -174,6 +187,39 @@ def _require_one(backend: Judged | None, every_node: bool) -> None:
             "every_node= looks at values that torch makes, not a backend",
             remedy="Find its first wrong node with validate(ir, weights, inputs, backend=...).",
         )
+
+
+def _is_unordered(
+    eager: Callable[..., Any],
+    ir: IR,
+    expected: Any,
+    got: Any,
+    rtol: float,
+    atol: float,
+) -> bool:
+    """Whether results differ from eager's in nothing but what the order of writes decides."""
+    orders = [attempt(eager, order=order) for order in (ascending, descending)]
+    made = [expected, *(order for order in orders if not isinstance(order, Raised))]
+    leaves = [pytree.tree_leaves(_as_results(ir, result)) for result in made]
+    theirs = pytree.tree_leaves(got)
+    if any(len(found) != len(theirs) for found in leaves):
+        return False
+    known = [_in_any_order(*one) for one in zip(theirs, *leaves, strict=True)]
+    return all(d.is_close for d in compare_results(known, theirs, rtol=rtol, atol=atol))
+
+
+def _in_any_order(got: Any, first: Any, *others: Any) -> Any:
+    """What eager makes, with a result's elements where it makes others in another order."""
+    if not isinstance(got, torch.Tensor) or not isinstance(first, torch.Tensor):
+        return first
+    if any(other.shape != first.shape for other in others):
+        return got
+    if got.shape != first.shape or got.dtype != first.dtype:
+        return first
+    differs = torch.zeros(first.shape, dtype=torch.bool, device=first.device)
+    for other in others:
+        differs |= ~((first == other) | ((first != first) & (other != other)))
+    return torch.where(differs, got.to(first.device), first)
 
 
 def _with_fast_path(report: VerificationReport, as_run: Any, got: Any) -> VerificationReport:

@@ -51,6 +51,32 @@ NEARLY_OPEN = frozenset(
 )
 """Those that name the first of several equal elements, of numbers that are exact."""
 
+_PUTTING = frozenset(
+    f"aten.{name}"
+    for name in (
+        "_index_put_impl.default",
+        "_unsafe_index_put.default",
+        "as_strided_scatter.default",
+        "index_copy.default",
+        "index_put.default",
+        "max_unpool2d.default",
+        "max_unpool3d.default",
+        "put.default",
+        "scatter.src",
+    )
+)
+"""Operators that put values at places, of which several may be one: any of its values may stay."""
+
+
+def leaves_writes_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
+    """Return whether a call may put several values at one place, where any of them may stay.
+
+    Example:
+        >>> [leaves_writes_open("aten.put.default", {"accumulate": way}) for way in (True, False)]
+        [False, True]
+    """
+    return op_type in _PUTTING and not attributes.get("accumulate")
+
 
 def leaves_ties_open(op_type: str, attributes: Mapping[str, Any]) -> bool:
     """Return whether the last result of a call may name any of several equal elements.

@@ -10,7 +10,8 @@ import torch
 
 from torch_ir.backends.delegate import CALL
 from torch_ir.debug.comparing.comparison import Kind
-from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
+from torch_ir.debug.reference.allowance import Allowance
+from torch_ir.debug.reference.denotation import Meaning, allowances
 from torch_ir.debug.reference.tolerance_check import Error, same_bits, with_one_unit
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from torch_ir.debug.reference.denotation import Allowance, Meaning, allowances
+from torch_ir.debug.reference.allowance import Allowance
+from torch_ir.debug.reference.denotation import Meaning, allowances
 from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Constant, OpNode

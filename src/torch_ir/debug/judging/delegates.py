@@ -324,7 +324,7 @@ class _DelegateCall:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
             is_alike = allowed.chosen is None and is_inexact(allowed.got.dtype)
             if "eager" in self.against and (denoted.reason or is_alike):
-                eager = allowed.off(as_array(known[allowed.value]), bound)
+                eager = allowed.off(allowed.in_its_order(as_array(known[allowed.value])), bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
 
 

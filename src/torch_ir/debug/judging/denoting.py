@@ -27,6 +27,7 @@ class Denoting:
         tally: Where is counted what was compared.
 
     Attributes:
+        meanings: What the nodes mean.
         undenoted: Why nodes could not be denoted, by name.
         random: Names of those that drew random numbers.
         decomposed: How many were denoted by what they are made of.
@@ -37,7 +38,7 @@ class Denoting:
         self.random: list[str] = []
         self.decomposed = 0
         self._tally = tally
-        self._meanings = Meanings(ir)
+        self.meanings = Meanings(ir)
         self._copies = may_resize(ir)
 
     def read(
@@ -51,7 +52,7 @@ class Denoting:
         drew: bool,
     ) -> Iterator[tuple[str, Error]]:
         """Yield the difference of each value from the denotation, as ``errors_of`` does."""
-        meaning = self._meanings.of(node)
+        meaning = self.meanings.of(node)
         if node.op_type in READING_MEMORY and not is_whole(inputs[0]):
             meaning = f"{node.op_type} reads memory, not a value"
         if any(t.layout != torch.strided for t in (*inputs, *outputs, *written.values())):

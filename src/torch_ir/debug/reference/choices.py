@@ -15,12 +15,14 @@ import numpy as np
 from torch_ir.debug.reference.tolerance_check import ties_resolved
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
-from torch_ir.ops.choices import NEARLY_OPEN, leaves_ties_open
+from torch_ir.ops.choices import NEARLY_OPEN, leaves_ties_open, leaves_writes_open
 from torch_ir.semantics import denotation
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds.algebra.relations import relation
-from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.bounds.moves import apart
+from torch_ir.semantics.dtypes import Array, is_inexact
 from torch_ir.semantics.numbers import of_no_elements
+from torch_ir.semantics.operators.indexing import ascending, written_in
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.semantics.tolerance import spacing
 
@@ -61,6 +63,22 @@ def is_alike(meant: Array, got: Array) -> bool:
     return meant.shape == got.shape and meant.dtype == got.dtype
 
 
+def nearest_put(op_type: str, arguments: Mapping[str, Any], got: Array) -> Array:
+    """Return what a call puts; of several values at one place the nearest to a kernel's stays.
+
+    Args:
+        op_type: The operator, which puts values at places.
+        arguments: What it takes, by name.
+        got: What the kernel gave.
+    """
+
+    def order(places: Array, values: Array) -> Array:
+        return np.argsort(-apart(values, got.reshape(-1)[places]), kind="stable")
+
+    with written_in(order), np.errstate(all="ignore"):
+        return denotation(op_type).function(**arguments)
+
+
 @dataclass(frozen=True)
 class KernelChoice:
     """A value of a program beside what a kernel chose for it.
@@ -81,11 +99,13 @@ class KernelChoice:
     got: Array
     symbols: Mapping[str, Number]
 
-    def meant(self, *, recodes: bool) -> tuple[Array, Array, OpNode | None]:
-        """Return what the value means, given what was chosen, its bound, and what names elements.
+    def meant(self, recodes: bool, is_settled: bool, is_chain: bool) -> tuple[Array, Array, bool]:
+        """Return what the value means given what was chosen, its bound, and if that tells all.
 
         Args:
             recodes: Whether codes follow from numbers that may be off.
+            is_settled: Whether it is known already which of several writes to a place stay.
+            is_chain: Whether choices on the way to its operands may change it too.
         """
         expected, bound, maker = self.made[self.name], self.bounds[self.name], self._index_maker()
         if recodes and self._is_codes():
@@ -95,7 +115,33 @@ class KernelChoice:
             arguments, slack = self._arguments(maker)
             if leaves_ties_open(maker.op_type, maker.attrs) or slack["self"].any():
                 expected = ties_resolved(arguments, expected, self.got, slack["self"])
-        return expected, bound, maker
+        if is_settled or not self._puts:
+            return expected, bound, maker is not None and not is_settled
+        return *self._nearest_put(), not is_chain
+
+    @property
+    def _puts(self) -> bool:
+        """Whether what makes the value may put several values at one place."""
+        maker = self.ir.producers.get(self.name)
+        return maker is not None and leaves_writes_open(maker.op_type, maker.attrs)
+
+    def _nearest_put(self) -> tuple[Array, Array]:
+        """The values nearest to the kernel's of those that are put at one place; their bounds."""
+        node, bound = self.ir.producers[self.name], self.bounds[self.name]
+        arguments, errors = self._arguments(node)
+        if not is_alike(self.made[self.name], self.got):
+            return self.made[self.name], bound
+        off = {
+            name: np.broadcast_to(errors[name], value.shape)
+            for name, value in arguments.items()
+            if isinstance(value, np.ndarray) and is_inexact(value.dtype)
+        }
+        if any(error.any() for error in off.values()):
+            with written_in(ascending):
+                bound = np.maximum(
+                    bound, denotation(node.op_type).function(**{**arguments, **off})
+                )
+        return nearest_put(node.op_type, arguments, self.got), bound
 
     def _arguments(self, node: OpNode) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of a node, and how far each may be off."""

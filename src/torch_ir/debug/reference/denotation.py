@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from torch_ir.debug.reference.allowance import OPEN, Allowance, Drift
 from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.choices import KernelChoice, is_alike, related
-from torch_ir.debug.reference.openness import lost_places, open_places
+from torch_ir.debug.reference.openness import lost_places, open_places, puts_twice
 from torch_ir.debug.reference.repeated_writes import settle_repeated
-from torch_ir.debug.reference.tolerance_check import Error, as_ordered, with_drift, within
+from torch_ir.debug.reference.tolerance_check import Error, as_ordered, within
 from torch_ir.dialects.backend.binding import bindings
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta
@@ -35,7 +36,7 @@ from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Array, is_inexact, numpy_dtype
-from torch_ir.semantics.spread import LOOSE, deep_values, is_wide, settled, share, spread
+from torch_ir.semantics.spread import deep_values, is_wide, settled, share, spread
 from torch_ir.semantics.tolerance import (
     bound,
     drift_at,
@@ -45,8 +46,8 @@ from torch_ir.semantics.tolerance import (
 )
 
 DRAWS = "it draws random numbers"
-OPEN = "its values are open"
 LOST = "beside what is not finite, or overflows, other steps give other results"
+PUT_TWICE = "several values are put at one place, and which stays is open"
 WRITTEN_TWICE = "it writes to one place in memory more than once"
 REFUSED = "the denotation refuses it"
 
@@ -85,7 +86,13 @@ class Meaning:
     def has_choices(self) -> bool:
         """Whether results may follow from which elements a call on the way to them names."""
         nodes = self.ir.nodes
-        return len(nodes) > 1 and any(leaves_choice(n.op_type, n.attrs) for n in nodes)
+        has_ties = len(nodes) > 1 and any(leaves_choice(n.op_type, n.attrs) for n in nodes)
+        return has_ties or puts_twice(self.ir)
+
+    @property
+    def choice_reason(self) -> str:
+        """Why nothing can be said of values that follow from choices."""
+        return PUT_TWICE if puts_twice(self.ir) else OPEN
 
     @property
     def open_reason(self) -> str:
@@ -294,72 +301,6 @@ def _by_blocks(
     return {n: e if n in bounded else replace(e, loose=OPEN) for n, e in worst.items()} or None
 
 
-Drift: TypeAlias = Callable[[Array], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class Allowance:
-    """A value that a node made, and what it may be.
-
-    Attributes:
-        value: Its name; ``written x`` for what the node left in its input ``x``.
-        expected: What it means.
-        got: What it is.
-        bound: How far each element may be off.
-        share: Which part of the value that is, where several operators make it.
-        subtracts: Whether kernels may subtract infinities on the way to it.
-        is_open: Whether some elements are what was in memory; their bound is infinite.
-        chosen: The elements that kernels may choose, in a value that is compared with its meaning
-            alone, as two of them choose differently; None where nothing is to choose.
-        reason: Why they may.
-        drift: Says what single elements may be off besides, by their places in one row; asked of
-            those that are off by more.
-    """
-
-    value: str
-    expected: Array
-    got: Array
-    bound: Array
-    share: float = 0.0
-    subtracts: bool = True
-    is_open: bool = False
-    chosen: Array | None = None
-    reason: str = OPEN
-    drift: Drift | None = None
-
-    def off(self, expected: Array, bound: Array) -> Error:
-        """Measure how far the value is from what a kernel may give, as a part of a bound."""
-        found = within(expected, self.got, bound, subtracts=self.subtracts)
-        if not found.reason or self.drift is None or expected.shape != self.got.shape:
-            return found
-        wider = with_drift(expected, self.got, bound, self.drift)
-        return within(expected, self.got, wider, subtracts=self.subtracts)
-
-    @property
-    def looseness(self) -> str:
-        """Why nothing can be said of the value, whatever it is; empty if something can."""
-        may_be = self.is_open or self.share > LOOSE or np.any(self.chosen)
-        return self.error(self.bound).loose if may_be else ""
-
-    def error(self, bound: Array) -> Error:
-        """Measure how far the value is off, as a part of a bound.
-
-        What is within so wide a bound that anything is, is not said to agree.
-        """
-        found = self.off(self.expected, bound)
-        if found.reason and self.chosen is not None and self.chosen.any():
-            found = self.off(self.expected, np.where(self.chosen, np.inf, bound))
-            return found if found.reason else replace(found, loose=self.reason)
-        if found.reason:
-            return found
-        if self.is_open:
-            return replace(found, loose=OPEN)
-        if found.is_none or self.share <= LOOSE:
-            return found
-        text = f"what its operators may round is more than {LOOSE} of the value"
-        return replace(found, loose=text)
-
-
 class Evaluated(NamedTuple):
     """What a meaning gives for some inputs.
 
@@ -421,10 +362,8 @@ def allowances(
     taken = _taken(meaning, node)
     given = evaluated or evaluate(meaning, node, inputs, symbols, errors, written)
     values, made, bounds = given.values, dict(given.made), dict(given.bounds)
-    targets = {m.target: m.value.name for m in meaning.ir.mutations}
-    triples = [*zip([m.name for m in node.outputs], meaning.ir.output_names, outputs, strict=True)]
     left = {taken[name].name: (name, tensor) for name, tensor in written.items()}
-    triples += [(f"written {n}", targets[k], t) for k, (n, t) in left.items() if k in targets]
+    triples = _named(meaning, node, outputs, left)
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
     ordered = _in_kernel_order(meaning, made, bounds, got_by_name, symbols)
     marks, has_open, is_drawn = dict[str, Array](), False, meaning.draws and drew
@@ -437,29 +376,46 @@ def allowances(
     equations = related(meaning.ir, given.made, got_by_name, symbols)
     for label, name, _ in triples:
         yield from (Allowance(label, *sides) for sides in equations.get(name, ()))
-    labels = [
-        (label, name)
-        for label, name, _ in triples
-        if name not in equations and not (is_drawn and is_alike(made[name], got_by_name[name]))
-    ]
+    pairs = [(label, name) for label, name, _ in triples if name not in equations]
     repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
-    for label, name in labels:
-        choice = KernelChoice(meaning.ir, name, made, bounds, got := got_by_name[name], symbols)
-        expected, bound, maker = choice.meant(recodes=meaning.is_decomposed)
-        part = share(expected, bound) if (is_chain := len(meaning.ir.nodes) > 1) else 0.0
+    for label, name in pairs:
+        got = got_by_name[name]
+        if is_drawn and is_alike(made[name], got):
+            continue
+        choice = KernelChoice(meaning.ir, name, made, bounds, got, symbols)
+        is_settled, is_chain = name in repeated, len(meaning.ir.nodes) > 1
+        expected, bound, is_told = choice.meant(meaning.is_decomposed, is_settled, is_chain)
+        part = share(expected, bound) if is_chain else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
-        if is_open := has_open and bool(np.any(marks.get(name, False))):
-            bound = np.where(marks[name], np.inf, bound)
-        is_open |= not is_chain and _bounds_nothing(bound)
-        chosen = None if is_open or not np.any(marks.get(name, False)) else marks[name]
-        if name in ordered or maker is not None:  # those are told by what they name
-            chosen = np.zeros(expected.shape, bool) if name in ordered else None
-        chosen, reason = repeated.get(name, chosen), WRITTEN_TWICE if name in repeated else OPEN
+        unordered, reason = marks.get(name), meaning.choice_reason
+        if has_open and unordered is not None:
+            bound = np.where(unordered, np.inf, bound)
+        is_open = (has_open and name in marks) or (not is_chain and _bounds_nothing(bound))
+        if is_settled:
+            unordered, reason = repeated[name] | marks.get(name, False), WRITTEN_TWICE
+        chosen = None if is_told or is_open else unordered
+        if name in ordered:
+            chosen = np.zeros(expected.shape, bool)
         if chosen is None and not is_open and meaning.is_written_out:
-            sides = expected, got, meaning.steps
-            chosen, reason = lost_places(meaning.ir, values, symbols, *sides), LOST
-        drift = _drift(meaning, values, made, symbols)
-        yield Allowance(label, expected, got, bound, part, apart, is_open, chosen, reason, drift)
+            chosen = lost_places(meaning.ir, values, symbols, expected, got, meaning.steps)
+            reason = LOST
+        how = chosen, reason, _drift(meaning, values, made, symbols), unordered
+        yield Allowance(label, expected, got, bound, part, apart, is_open, *how)
+
+
+def _named(
+    meaning: Meaning,
+    node: OpNode,
+    outputs: Sequence[torch.Tensor],
+    left: Mapping[str, tuple[str, torch.Tensor]],
+) -> list[tuple[str, str, torch.Tensor]]:
+    """The values of a node: what each is called, its name in the meaning, and the tensor."""
+    targets = {m.target: m.value.name for m in meaning.ir.mutations}
+    names = [meta.name for meta in node.outputs]
+    triples = [*zip(names, meaning.ir.output_names, outputs, strict=True)]
+    return triples + [
+        (f"written {n}", targets[k], t) for k, (n, t) in left.items() if k in targets
+    ]
 
 
 def _drift(
@@ -490,7 +446,8 @@ def _open_places(
     if not (meaning.has_open_values or meaning.has_choices):
         return {}, False
     slack = None if meaning.has_open_values else bounds
-    return open_places(meaning.ir, [*got], given, symbols, slack), meaning.has_open_values
+    marks = open_places(meaning.ir, [*got], given, symbols, slack)
+    return {name: mark for name, mark in marks.items() if mark.any()}, meaning.has_open_values
 
 
 def _arguments(

@@ -1,11 +1,13 @@
 """The elements of a chain's values that follow from what is left open on the way to them.
 
-That is what was in memory before, and which of equal elements a call names, or in which order.
+That is what was in memory before, which of equal elements a call names, or in which order, and
+which of the values stays that are put at one place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import ml_dtypes
@@ -15,16 +17,25 @@ from torch_ir.errors import TorchIRError
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import op_types
-from torch_ir.ops.choices import VALUES_OPEN, leaves_choice, leaves_order_open
+from torch_ir.ops.choices import (
+    VALUES_OPEN,
+    leaves_choice,
+    leaves_order_open,
+    leaves_writes_open,
+)
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.bounds.call import accumulated_in, moduli
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.semantics.dtypes import Array, is_bool, is_inexact, widest
 from torch_ir.semantics.numbers import same
+from torch_ir.semantics.operators.indexing import ascending, descending, written_in
 from torch_ir.semantics.operators.sorting import next_equal
 
 _FILLS = (np.nan, -30000.0, 30000.0)
 """What memory may hold, besides zeros; of integers the extremes and 1."""
+
+_ORDERS = (ascending, descending)
+"""The orders of writes in which the extremes of the values that are put at one place stay."""
 
 
 def open_places(
@@ -52,7 +63,7 @@ def open_places(
     if any(has_open_functions(ir, node) for node in ir.nodes):
         return every
     reads_memory = not VALUES_OPEN.isdisjoint(op_types(ir))
-    for fill in range(len(_FILLS) if reads_memory else 1):
+    for fill in range(len(_FILLS) if reads_memory else len(_ORDERS) if puts_twice(ir) else 1):
         try:
             other = _made(ir, fill, names, values, symbols)
         except TorchIRError:
@@ -83,7 +94,8 @@ def _made(
     """The named values, all for None."""
     evaluation = Evaluation(ir, {}, dict(values), symbols=dict(symbols))
     made: dict[str, Any] = evaluation.given()
-    with np.errstate(all="ignore"):
+    order = nullcontext() if fill is None else written_in(_ORDERS[fill % len(_ORDERS)])
+    with np.errstate(all="ignore"), order:
         for node in ir.nodes:
             if fill is not None and leaves_choice(node.op_type, node.attrs):
                 results = _other_choice(evaluation, node, made)
@@ -166,3 +178,8 @@ def has_open_functions(ir: IR, node: OpNode) -> bool:
     """Return whether functions that a node calls read memory that nothing has written."""
     bodies = [ir.functions[name] for name in node.functions if name in ir.functions]
     return not all(VALUES_OPEN.isdisjoint(op_types(body)) for body in bodies)
+
+
+def puts_twice(ir: IR) -> bool:
+    """Return whether some call, of functions too, may put several values at one place."""
+    return any(leaves_writes_open(node.op_type, node.attrs) for _, _, node in ir.walk())

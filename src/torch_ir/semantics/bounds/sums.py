@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from torch_ir.ops.choices import leaves_writes_open
 from torch_ir.semantics.axes import reduced_axes
 from torch_ir.semantics.bounds.call import (
     BLOCK,
@@ -428,7 +429,12 @@ def along(call: BoundedCall) -> int:
 
 
 def scattered(call: BoundedCall) -> Errors:
-    """Bound sums in open order: n go to a place; some kernels add in the result's type."""
+    """Bound sums in open order: n go to a place; some kernels add in the result's type.
+
+    What is put there without adding is moved, and nothing is rounded.
+    """
+    if leaves_writes_open(call.op_type, call.arguments):
+        return [None] * len(call.results)
     errors: list[Any] = []
     one_way, counts = _repeated_sources(call), _hits(call)
     parts = call.terms(), counts, light_sources(call, counts)

@@ -89,7 +89,8 @@ _ATEN: dict[Rule, str] = {
         masked_fill.Scalar masked_fill.Tensor masked_scatter.default masked_select.default
         max.default max.dim max.other max_pool1d.default max_pool1d_with_indices.default
         max_pool2d.default max_pool2d_with_indices.default max_pool3d.default
-        max_pool3d_with_indices.default maximum.default median.default median.dim
+        max_pool3d_with_indices.default max_unpool2d.default max_unpool3d.default
+        maximum.default median.default median.dim
         meshgrid.default meshgrid.indexing min.default min.dim min.other minimum.default
         moveaxis.int moveaxis.intlist movedim.int movedim.intlist msort.default
         nan_to_num.default nanmedian.default nanmedian.dim narrow.default

@@ -10,15 +10,18 @@ torch.take and others; NumPy's "Advanced indexing".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.broadcast import broadcast_all, broadcast_shape, broadcast_to
-from torch_ir.semantics.dtypes import Array, rounded, working
+from torch_ir.semantics.dtypes import Array, is_inexact, rounded, widest, working
 from torch_ir.semantics.numbers import element
 from torch_ir.semantics.registry import denotes
 
@@ -52,8 +55,45 @@ def in_range(index: Array, size: int, *, negative: bool = False) -> Array:
     return np.where(index < 0, index.astype("int64") + size, index.astype("int64"))
 
 
+WriteOrder: TypeAlias = Callable[[Array, Array], Array]
+"""Takes places and the values that are put there; gives the positions of these, in the order in
+which they are written: at each place the last one stays."""
+
+_WRITE_ORDER: ContextVar[WriteOrder | None] = ContextVar("write order", default=None)
+
+
+@contextmanager
+def written_in(order: WriteOrder) -> Generator[None]:
+    """Put values in another order than theirs: of several that go to one place, another stays.
+
+    Example:
+        >>> places = np.int64([0, 0])
+        >>> with written_in(descending):
+        ...     put(np.float32([7]), places, np.float32([1, 2]), accumulate=False)
+        array([1.], dtype=float32)
+    """
+    token = _WRITE_ORDER.set(order)
+    try:
+        yield
+    finally:
+        _WRITE_ORDER.reset(token)
+
+
+def ascending(places: Array, values: Array) -> Array:
+    """Return the order of values in which the greatest is the last; of equal ones the last."""
+    return np.argsort(widest(values) if is_inexact(values.dtype) else values, kind="stable")
+
+
+def descending(places: Array, values: Array) -> Array:
+    """Return the order of values in which the least is the last; of equal ones the first."""
+    return ascending(places, values)[::-1]
+
+
 def put(self: Array, places: Array, values: Array, accumulate: bool) -> Array:
     """The tensor with values at places, or added there.
+
+    Of several values that are put at one place, the last one stays, in the order of
+    :func:`written_in` if there is one.
 
     Args:
         self: The tensor.
@@ -62,8 +102,10 @@ def put(self: Array, places: Array, values: Array, accumulate: bool) -> Array:
         accumulate: Whether to add to what is there.
     """
     if not accumulate:
-        result = self.reshape(-1).copy()
-        result[places] = values
+        result, order = self.reshape(-1).copy(), _WRITE_ORDER.get()
+        flat, values = places.reshape(-1), values.reshape(-1)
+        chosen = slice(None) if order is None else order(flat, values)
+        result[flat[chosen]] = values[chosen]
         return result.reshape(self.shape)
     wide = self.reshape(-1).astype(working(self.dtype))
     with np.errstate(all="ignore"):

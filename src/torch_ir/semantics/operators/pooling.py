@@ -16,6 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, is_integer, rounded, widened, working
+from torch_ir.semantics.operators.indexing import put
 from torch_ir.semantics.registry import denotes
 from torch_ir.semantics.windows import extent, flat_positions, padded, per_axis, taps
 
@@ -313,6 +314,40 @@ def at_indices(gradient: Array, self: Array, indices: Array, rank: int) -> Array
     total = np.zeros((planes, plane), working(self.dtype))
     np.add.at(total, (np.arange(planes)[:, None], places), gradient.reshape(places.shape))
     return rounded(total.reshape(self.shape), self.dtype)
+
+
+@denotes("aten.max_unpool2d.default")
+def max_unpool2d(self: Array, indices: Array, output_size: Sequence[int]) -> Array:
+    """Zeros of ``output_size`` with each element at the place of its plane that ``indices`` names.
+
+    Where several are put at one place, torch leaves open which stays; here it is the last.
+
+    Raises:
+        InvalidIRError: An index is not one of a plane's elements, or the shapes do not fit.
+    """
+    if indices.shape != self.shape or indices.dtype != np.int64:
+        raise InvalidIRError(
+            f"indices {list(indices.shape)} of {indices.dtype} do not fit {list(self.shape)}"
+        )
+    rank, plane = len(output_size), prod(output_size)
+    if indices.size and not (indices.min() >= 0 and indices.max() < plane):
+        raise InvalidIRError(f"an index is not less than the {plane} elements of a plane")
+    zeros = np.zeros((*self.shape[:-rank], *output_size), self.dtype)
+    starts = np.arange(prod(self.shape[:-rank])) * plane
+    places = indices + starts.reshape((*self.shape[:-rank], *[1] * rank))
+    return put(zeros, places, self, accumulate=False)
+
+
+@denotes("aten.max_unpool3d.default")
+def max_unpool3d(
+    self: Array,
+    indices: Array,
+    output_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+) -> Array:
+    """As ``max_unpool2d``, with planes of three dimensions; strides and pads say nothing more."""
+    return max_unpool2d(self, indices, output_size)
 
 
 # -- windows at random places ---------------------------------------------------------------------

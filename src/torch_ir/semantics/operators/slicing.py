@@ -16,6 +16,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, rounded
+from torch_ir.semantics.operators.indexing import put
 from torch_ir.semantics.operators.movement import strided_places
 from torch_ir.semantics.registry import denotes
 
@@ -121,6 +122,11 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Array:
-    """The tensor with ``src`` in the place of the elements that ``as_strided`` would take."""
+    """The tensor with ``src`` in the place of the elements that ``as_strided`` would take.
+
+    Where several of these are one, torch leaves open which stays; here it is the last.
+    """
     places = strided_places(self.size, size, stride, storage_offset or 0)
-    return exchanged(self.reshape(-1), places, src).reshape(self.shape)
+    if places.shape != src.shape:
+        raise InvalidIRError(f"{list(src.shape)} is not the part's {list(places.shape)}")
+    return put(self, places, rounded(src, self.dtype), accumulate=False)
