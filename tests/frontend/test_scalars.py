@@ -1,5 +1,7 @@
 """Numbers read from tensors, and what is computed with them, are followed without nodes."""
 
+import math
+
 import pytest
 import torch
 from torch.export import Dim
@@ -190,3 +192,46 @@ def test_symbols_that_torch_names_anew_are_no_news():
     for given in (x, x.flip(0)):
         for mine, theirs in zip(run(given), model(given), strict=True):
             assert torch.equal(mine, theirs)
+
+
+SIZES_AS_NUMBERS = {
+    "float": lambda x: x * float(x.shape[0]),
+    "int": lambda x: x * int(x.shape[0] / 2),
+    "bool": lambda x: x * bool(x.shape[0]),
+    "round": lambda x: x * round(float(x.shape[0]) / 3, 1),
+    "floor": lambda x: x * math.floor(x.shape[0] / 2),
+    "ceil": lambda x: x * math.ceil(x.shape[0] / 2),
+    "trunc": lambda x: x * math.trunc(x.shape[0] / 2),
+    "sqrt": lambda x: x / math.sqrt(x.shape[0]),
+    "power": lambda x: x * float(x.shape[0]) ** 2,
+    "quotient": lambda x: x * (float(x.shape[0]) // 2),
+    "of all": lambda x: x / float(x.numel()),
+    "one of": lambda x: x * (x.shape[0] in (4, 8)),
+    "of a tensor": lambda x: x * torch.tensor(float(x.shape[0])),
+    "of a range": lambda x: x + torch.arange(float(x.shape[0])).sum(),
+    "of a full one": lambda x: x + torch.full((2,), float(x.shape[0])).sum(),
+    "of a bound": lambda x: x.clamp(max=float(x.shape[0])),
+}
+
+
+@pytest.mark.parametrize("name", SIZES_AS_NUMBERS)
+def test_sizes_are_numbers_on_meta_as_on_the_cpu(name: str) -> None:
+    function = SIZES_AS_NUMBERS[name]
+
+    class Model(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)
+
+    given = [torch.ones(6, 6, device=device) for device in ("cpu", "meta")]
+    shapes = ({0: torch.export.Dim("n", min=2, max=64)},)
+    real, meta = (extract_ir(Model(), (x,), dynamic_shapes=shapes) for x in given)
+    assert str(meta) == str(real)
+    x = torch.randn(9, 6, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(IRExecutor(meta, {})(x), function(x))
+
+
+def test_extraction_leaves_tensors_on_meta_as_they_were() -> None:
+    """A fake tensor marks its storage, whose address nobody may ask for then."""
+    model, x = torch.nn.Linear(4, 4, device="meta"), torch.ones(2, 4, device="meta")
+    extract_ir(model, (x,))
+    assert [tensor.data_ptr() for tensor in (x, *model.parameters())] == [0, 0, 0]

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -360,8 +361,8 @@ def _traced(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
     first: Exception | None = None
-    for trace in (_trace_meta_as_cpu, _trace, _trace_bytecode):
-        exported = attempt(trace, model, args, kwargs, dynamic_shapes)
+    for trace, as_cpu in product((_trace, _trace_bytecode), (True, False)):
+        exported = attempt(_traced_as, as_cpu, trace, model, args, kwargs, dynamic_shapes)
         if isinstance(exported, Raised):  # the user's code
             first = first or exported.error
         elif exported is not None:
@@ -369,14 +370,21 @@ def _traced(
     raise first or ExportError("nothing was traced")
 
 
-def _trace_meta_as_cpu(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+def _traced_as(
+    as_cpu: bool,
+    trace: Callable[..., ExportedProgram],
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
 ) -> ExportedProgram | None:
-    """A model on the meta device as if it were on the CPU; None for any other model."""
+    """Trace a model as it is, or one on meta as if it were on the CPU: None for any other then."""
+    if not as_cpu:
+        return trace(model, args, kwargs, dynamic_shapes)
     if not is_on_meta(model, (args, kwargs)):
         return None
     with on_fake_cpu(model, (args, kwargs)) as (fake_args, fake_kwargs):
-        return _trace(model, fake_args, fake_kwargs, dynamic_shapes)
+        return trace(model, fake_args, fake_kwargs, dynamic_shapes)
 
 
 def _trace(

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch._functorch import config as functorch_config
 
-from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree
+from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree, storage_of
 
 
 def is_on_meta(model: nn.Module, arguments: Any) -> bool:
@@ -44,12 +44,13 @@ def on_fake_cpu(
     is_given = mode is not None
     mode = mode or fake_mode()
     made: dict[int, torch.Tensor] = {}
+    storages: dict[int, torch.UntypedStorage] = {}
 
     def fake(tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor) or not (tensor.is_meta or is_given):
             return tensor
         if id(tensor) not in made:
-            made[id(tensor)] = _fake(tensor, mode)
+            made[id(tensor)] = _fake(tensor, mode, storages)
         return made[id(tensor)]
 
     def fake_buffer(tensor: torch.Tensor) -> torch.Tensor:
@@ -124,9 +125,30 @@ def fake_mode() -> FakeTensorMode:
     return fake_tensor_mode(env, allow_non_fake_inputs=True, export=True)
 
 
-def _fake(tensor: torch.Tensor, mode: FakeTensorMode) -> torch.Tensor:
+def _fake(
+    tensor: torch.Tensor, mode: FakeTensorMode, storages: dict[int, torch.UntypedStorage]
+) -> torch.Tensor:
     device = torch.device("cpu") if tensor.is_meta else tensor.device
-    fake = FakeTensor(mode, tensor.detach().to("meta"), device)
+    fake = FakeTensor(mode, _in_own_memory(tensor, storages), device)
     if isinstance(tensor, nn.Parameter):
         setattr(fake, "_is_param", True)  # noqa: B010  # all that nn.Parameter adds to a copy of it
     return fake.requires_grad_(tensor.requires_grad) if tensor.requires_grad else fake
+
+
+def _in_own_memory(
+    tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]
+) -> torch.Tensor:
+    """A meta tensor as one that is given, in storages that share as those of the given ones do.
+
+    A fake tensor marks its storage so that nobody may ask for its address: not the user's.
+    """
+    if not tensor.is_meta or tensor.layout is not torch.strided:
+        return tensor.detach().to("meta", copy=True)
+    storage = tensor.untyped_storage()
+    key = storage_of(tensor)
+    if key not in storages:
+        storages[key] = torch.UntypedStorage(storage.nbytes(), device="meta")
+    empty = torch.empty(0, dtype=tensor.dtype, device="meta")
+    own = empty.set_(storages[key], tensor.storage_offset(), tensor.shape, tensor.stride())
+    own = own.conj() if tensor.is_conj() else own
+    return torch._neg_view(own) if tensor.is_neg() else own  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]  # torch has no public name
