@@ -11,6 +11,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -307,6 +309,23 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
         if (ratio := matcher.ratio()) >= CLOSE:
             close = sorted([*close, (ratio, candidate)], reverse=True)[:2]
     return f"Did you mean {' or '.join(name for _, name in close)}?" if close else ""
+
+
+def closest_file(path: str | PathLike[str]) -> str:
+    """Return a sentence that names the files beside a path whose names are closest, or "".
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "net.tir").write_bytes(b"")
+        ...     closest_file(f"{folder}/nte.tir")
+        'Did you mean net.tir?'
+    """
+    try:
+        names = [item.name for item in Path(path).parent.iterdir()]
+    except (OSError, ValueError):  # there is no such folder, or nobody may look
+        return ""
+    return did_you_mean(Path(path).name, names)
 
 
 def first_line(error: BaseException) -> str:

@@ -13,7 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from torch_ir.errors import TorchIRError, did_you_mean
+from torch_ir.errors import (
+    TorchIRError,
+    closest_file,
+    did_you_mean,
+)
 
 T = TypeVar("T")
 _FILES: dict[Path, tuple[int, ModuleType]] = {}
@@ -43,7 +47,7 @@ def require_place(spec: str) -> tuple[str, str]:
         raise TargetError(f"{spec!r} does not say what to call", remedy=FORMS)
     if _is_file(place):
         if not Path(place).is_file():
-            raise TargetError(f"there is no file {place}", remedy=FORMS)
+            raise TargetError(f"there is no file {place}", remedy=closest_file(place) or FORMS)
         return place, name
     _import_from(Path.cwd())
     if importlib.util.find_spec(place.partition(".")[0]) is None:
@@ -102,7 +106,7 @@ def _import_from(directory: Path) -> None:
 
 def _module_of_file(file: Path, forms: str) -> ModuleType:
     if not file.is_file():
-        raise TargetError(f"there is no file {file}", remedy=forms)
+        raise TargetError(f"there is no file {file}", remedy=closest_file(file) or forms)
     place, changed = file.resolve(), file.stat().st_mtime_ns
     known, module = _FILES.get(place, (0, None))
     if module is not None and known == changed:  # what it registers is registered once

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FORMS = "Give package.module:callable, path/to/file.py:callable, or a .pt2 file."
 NET = """
 import torch
 
@@ -62,9 +61,12 @@ def test_a_wrong_shape_is_the_error_alone_and_all_of_it_with_traceback(folder):
 
 
 EARLY = {
-    "no file": (("extract", "nett.py:Net"), f"there is no file nett.py\n{FORMS}"),
+    "no file": (("extract", "nett.py:Net"), "there is no file nett.py\nDid you mean net.py?"),
     "no module": (("extract", "nomodule:Net"), "there is no module 'nomodule'"),
-    "no model": (("verify", "m.ir", "nett.py:Net"), f"there is no file nett.py\n{FORMS}"),
+    "no model": (
+        ("verify", "m.ir", "nett.py:Net"),
+        "there is no file nett.py\nDid you mean net.py?",
+    ),
     "no folder": (
         ("extract", "net.py:Net", "--input", "2x8:float32", "-o", "nowhere/x.tir"),
         "nowhere/x.tir: cannot be written: No such file or directory",
@@ -80,6 +82,23 @@ EARLY = {
     "no backend": (
         ("verify", "m.ir", "net.py:Net", "--input", "2x8", "--backend", "absent"),
         "there is no backend 'absent'",
+    ),
+    "no file to validate": (("validate", "mm.ir", "--random"), "there is no file mm.ir\nDid you"),
+    "no file to compare": (
+        ("compare", "m.ir", "--run", "mm.ir", "--random"),
+        "there is no file mm.ir\nDid you mean m.ir?",
+    ),
+    "a file as backend": (
+        ("validate", "m.ir", "--backend", "net.py", "--random"),
+        "'net.py' is a file, and no backend\nnet.py:NAME names one in it. Known backends: ",
+    ),
+    "a folder as backend": (
+        ("validate", "m.ir", "--backend", ".", "--random"),
+        "'.' is a directory, and no backend\nKnown backends: ",
+    ),
+    "no file of a backend": (
+        ("run", "m.ir", "--backend", "mm.tir", "--random"),
+        "there is no backend 'mm.tir', nor a file of that name\nKnown backends: ",
     ),
     "no dialect": (("check", "m.ir", "--dialect", "core"), "there is no dialect 'core'"),
     "no reader": (

@@ -12,11 +12,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, isabstract, signature
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from torch_ir.arguments import public, require_seconds, require_tolerance
 from torch_ir.backends.protocol import DelegateBackend
-from torch_ir.errors import ExecutionError, did_you_mean, raised_as
+from torch_ir.errors import ExecutionError, attempt, closest_file, did_you_mean, raised_as
 from torch_ir.ir import IR
 from torch_ir.lazy import without_package
 from torch_ir.ops.extensions import (
@@ -26,6 +27,7 @@ from torch_ir.ops.extensions import (
     note_extension,
     points_of,
 )
+from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.user_code import import_object
 
 if TYPE_CHECKING:
@@ -172,14 +174,28 @@ def require_backend(name: str) -> None:
         OptionalDependencyError: The package that it needs is not installed.
     """
     if not _is_known(name):
-        known = known_backends()
-        hint = did_you_mean(str(name), known)
-        raise ExecutionError(
-            f"there is no backend {name!r}",
-            remedy=f"Known backends: {', '.join(known)}.{' ' if hint else ''}{hint}",
-        )
+        raise _no_backend(str(name))
     if not has_package(name):
         raise without_package(name, f"the backend {name!r}", name)
+
+
+def _no_backend(name: str) -> ExecutionError:
+    """The error for a name that is none of a backend, which may be meant as that of a file."""
+    known, path = known_backends(), Path(name)
+    if attempt(path.exists) is True:
+        kind = "a directory" if path.is_dir() else "a file"
+        place = f"{name}:NAME names one in it. " if path.suffix == ".py" else ""
+        listed = f"{place}Known backends: {', '.join(known)}."
+        return ExecutionError(f"{name!r} is {kind}, and no backend", remedy=listed)
+    is_path = len(path.parts) > 1 or path.suffix in _ENDINGS
+    hint = closest_file(name) if is_path else did_you_mean(name, known)
+    also = ", nor a file of that name" if is_path else ""
+    listed = f"Known backends: {', '.join(known)}.{' ' if hint else ''}{hint}"
+    return ExecutionError(f"there is no backend {name!r}{also}", remedy=listed)
+
+
+_ENDINGS = (*IR_SUFFIXES, ".npz", ".onnx", ".pt", ".pt2", ".py", ".safetensors")
+"""How the names of files end that are given where a backend is asked for."""
 
 
 def find_backend(name: str) -> Backend:

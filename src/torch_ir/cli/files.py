@@ -15,7 +15,14 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.progress import progress
-from torch_ir.errors import InputError, ParseError, SerializationError, code_of, first_line
+from torch_ir.errors import (
+    InputError,
+    ParseError,
+    SerializationError,
+    closest_file,
+    code_of,
+    first_line,
+)
 from torch_ir.ir import IR
 from torch_ir.viz.viewers import VIEWERS
 
@@ -258,5 +265,7 @@ def read_report(path: str, remedy: str = "Give what a command prints with --json
 def unreadable(file: Path, error: Exception, remedy: str, kind: str = "") -> InputError:
     """Return the error for a file of tensors that a reader failed on, or that is not there."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"there is no file {file}", remedy="Check the path.")
+        return InputError(
+            f"there is no file {file}", remedy=closest_file(file) or "Check the path."
+        )
     return InputError(f"{file} cannot be read{kind}: {first_line(error)}", remedy=remedy)

@@ -144,7 +144,9 @@ def _require_backends(names: str) -> None:
 
 
 def _require_reader(name: str) -> None:
-    if name.endswith(".safetensors"):
+    from torch_ir.serde.storage import IR_SUFFIXES
+
+    if name.endswith((".safetensors", *IR_SUFFIXES)):
         _require_file(name)
     elif name not in ("aten", "eager", "reference", "denotation") and not Path(name).exists():
         _require_backend(name)

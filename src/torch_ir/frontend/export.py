@@ -19,7 +19,15 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module as lazy_code  # p
 from torch.fx.experimental import proxy_tensor
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExportError, Raised, attempt, counted, first_line, raised_as
+from torch_ir.errors import (
+    ExportError,
+    Raised,
+    attempt,
+    closest_file,
+    counted,
+    first_line,
+    raised_as,
+)
 from torch_ir.frontend.gradients.watching import with_custom_gradients
 from torch_ir.frontend.kept_attributes import (
     kept_attributes,
@@ -444,7 +452,8 @@ def load_exported_program(path: str | os.PathLike[str], *, trust: bool = False) 
         path = Path(path)
         exists, is_file = path.exists(), path.is_file()
     if not is_file:
-        raise ExportError(f"{path} is not a file" if exists else f"there is no file {path}")
+        what = f"{path} is not a file" if exists else f"there is no file {path}"
+        raise ExportError(what, remedy=None if exists else closest_file(path) or None)
     if not trust:
         raise ExportError(
             f"{path} was not opened: torch.export.load may unpickle its contents, which can run "

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from torch_ir.arguments import public
-from torch_ir.errors import SerializationError, TorchIRError, first_line, raised_as
+from torch_ir.errors import (
+    SerializationError,
+    TorchIRError,
+    closest_file,
+    first_line,
+    raised_as,
+)
 
 MAX_JSON_BYTES = 512 * 2**20
 """The largest JSON document that is read or written; what takes more belongs into an archive."""
@@ -77,7 +83,7 @@ def too_large(name: str, limit: int) -> SerializationError:
 
 def _unreadable(name: str, error: Exception) -> SerializationError:
     if isinstance(error, FileNotFoundError):
-        return MissingFileError(f"there is no file {name}")
+        return MissingFileError(f"there is no file {name}", remedy=closest_file(name) or None)
     if isinstance(error, IsADirectoryError):
         return SerializationError(f"{name}: is a directory, not a file")
     return SerializationError(f"{name}: cannot be read: {_reason(error)}")

@@ -21,6 +21,8 @@ from torch_ir.serde.files import (
 from torch_ir.serde.json.document import dumps, loads
 
 ARCHIVE_SUFFIX = ".tir"
+IR_SUFFIXES = (ARCHIVE_SUFFIX, ".json", ".ir")
+"""How the names of files end that hold a program."""
 ZIP_MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 """How a zip file begins, with members and without."""
 

@@ -20,7 +20,14 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import bind, call_plainly
-from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, first_line, raised_as
+from torch_ir.errors import (
+    ExecutionError,
+    InvalidIRError,
+    TorchIRError,
+    closest_file,
+    first_line,
+    raised_as,
+)
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
@@ -28,6 +35,7 @@ from torch_ir.ir.queries import dead_after, external_keys
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.denote import Evaluation
 from torch_ir.serde import load_ir
+from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.torch_api import constant_tensor, constant_tensors
 from torch_ir.weights import check_weights
 
@@ -38,7 +46,6 @@ or its file."""
 
 Values = Mapping[str, torch.Tensor]
 Symbols = Mapping[str, Number]
-SUFFIXES = (".tir", ".json", ".ir")
 
 
 class PartSource(Protocol):
@@ -248,9 +255,9 @@ def _named(name: str) -> AnySource:
         from safetensors.torch import load_file
 
         if not Path(name).exists():
-            raise InvalidIRError(f"there is no file {name}")
+            raise InvalidIRError(f"there is no file {name}", remedy=closest_file(name) or None)
         return GoldenSource(load_file(name), Path(name).name)
-    if name.endswith(SUFFIXES) and Path(name).exists():
+    if name.endswith(IR_SUFFIXES):
         return LoweredSource(load_ir(name), Path(name).name)
     found = find_backend(name)
     if isinstance(found, DelegateBackend):
