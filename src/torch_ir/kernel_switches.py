@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -28,10 +29,11 @@ def backend_flags() -> tuple[object, ...]:
 
 @contextmanager
 def full_precision() -> Generator[None]:
-    """Multiply and convolve single precision in single precision inside.
+    """Multiply and convolve single precision in single precision inside, and keep small numbers.
 
     torch lets a GPU round the operands of convolutions to 10 bits (TF32) unless told otherwise,
     and a processor to 7 (bfloat16) where asked: right kernels, and no error that a meaning bounds.
+    Where it is told to flush subnormal numbers, so does NumPy in the same thread, at other steps.
 
     Example:
         >>> with full_precision():
@@ -44,13 +46,28 @@ def full_precision() -> Generator[None]:
         _set_older_switches(False, "highest")
     for switch in switches:
         switch.fp32_precision = "ieee"
+    flushes = flushes_subnormals()
+    if flushes:
+        torch.set_flush_denormal(False)
     try:
         yield
     finally:
+        if flushes:
+            torch.set_flush_denormal(True)
         if older is not None:
             _set_older_switches(*older)
         for switch, precision in zip(switches, before, strict=True):
             switch.fp32_precision = precision
+
+
+def flushes_subnormals() -> bool:
+    """Return whether this thread makes numbers 0 that are smaller than the least normal one.
+
+    Example:
+        >>> flushes_subnormals()
+        False
+    """
+    return sys.float_info.min / 2 == 0
 
 
 def _older_switches() -> tuple[bool, str] | None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import torch_ir
-from torch_ir.kernel_switches import backend_flags, full_precision
+from torch_ir.kernel_switches import backend_flags, flushes_subnormals, full_precision
 
 
 @pytest.fixture(params=["mkldnn.matmul", "cudnn.conv"])
@@ -53,3 +53,38 @@ def test_flags_of_cudnn_that_are_locked_are_no_error(monkeypatch):
     x = torch.ones(2)
     ir = torch_ir.extract_ir(torch.nn.GELU(), (x,))
     assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"
+
+
+@pytest.fixture
+def flushing():
+    """Subnormal numbers are 0, as fast audio and recurrent models have it."""
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor flushes nothing")
+    yield
+    torch.set_flush_denormal(False)
+
+
+SMALL = {
+    "upsample": lambda x: torch.nn.functional.interpolate(x, scale_factor=1.5, mode="bicubic"),
+    "pool": lambda x: torch.nn.functional.adaptive_avg_pool2d(x, (3, 3)),
+    "group norm": lambda x: torch.nn.functional.group_norm(x, 2),
+    "variance": lambda x: torch.var_mean(x, (2, 3)),
+    "bessel": lambda x: torch.special.bessel_j1(x),
+    "half": lambda x: x * 0.5,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", SMALL)
+def test_small_numbers_are_judged_whether_they_are_flushed_or_not(flushing, name, dtype):
+    class Small(torch.nn.Module):
+        def forward(self, x):
+            return SMALL[name](x)
+
+    x = torch.randn(1, 4, 6, 6, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    x = x * 3 * torch.finfo(dtype).tiny
+    ir = torch_ir.extract_ir(Small().eval(), (x,))
+    assert torch_ir.validate(ir, {}, (x,)).verdict == "agree"
+    assert torch_ir.compare(ir, {}, (x,), run="aten").verdict == "agree"
+    assert flushes_subnormals()
+    assert not (torch.full((), torch.finfo(dtype).tiny, dtype=dtype) / 2).any()
