@@ -132,6 +132,8 @@ AS_LAID_OUT = READING_MEMORY | {
         "native_group_norm_backward",  # its caller makes operands contiguous, and it reads so
         "_scaled_dot_product_flash_attention_for_cpu",  # its callers see to the strides
         "adaptive_max_pool3d_backward",  # it reads the indices as if they were contiguous
+        "_masked_softmax",  # and the mask
+        "_masked_softmax_backward",
     )
 }
 """Operators that are called on contiguous operands alone."""

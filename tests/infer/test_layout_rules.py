@@ -29,6 +29,14 @@ LAYER |= {"weight": W[:3], "bias": W[:3], "output_mask": [True, True, True]}
 CALLS = {
     "aten._embedding_bag.default": (BAG, ("indices", "offsets")),
     "aten._embedding_bag_forward_only.default": (BAG, ("indices", "offsets")),
+    "aten._masked_softmax.default": (
+        {"self": X, "mask": X > 0, "dim": 2, "mask_type": 2},
+        ("self",),
+    ),
+    "aten._weight_int8pack_mm.default": (
+        {"self": X[0], "mat2": torch.ones(5, 3, dtype=torch.int8), "scales": torch.rand(5)},
+        ("scales",),
+    ),
     "aten.median.dim": ({"self": X, "dim": 1}, ("self",)),
     "aten.nanmedian.dim": ({"self": X, "dim": 1}, ("self",)),
     "aten.native_group_norm.default": (

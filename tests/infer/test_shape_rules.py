@@ -48,6 +48,9 @@ DISTANCES |= {"p": 2.0, "cdist": torch.full((1, 3, 2), 2.0)}
 FACTORED = {"LD": torch.eye(3).repeat(2, 1, 1), "B": torch.ones(2, 3, 1), "hermitian": False}
 FACTORED |= {"pivots": torch.tensor([[1, 2, 3]] * 2, dtype=torch.int32)}
 ALONE = {"LD": FACTORED["LD"][0], "pivots": FACTORED["pivots"][0]}
+PACKED = {"self": torch.ones(2, 16, dtype=torch.bfloat16)}
+PACKED |= {"mat2": torch.ones(3, 16, dtype=torch.int8)}
+PACKED |= {"scales": torch.ones(3, dtype=torch.bfloat16)}
 CALLS = {
     "aten.linalg_ldl_solve.default": (
         {**FACTORED, **ALONE},  # one matrix alone is repeated
@@ -55,6 +58,10 @@ CALLS = {
             {**FACTORED, "B": torch.ones(5, 1, 3, 1)},
             {**FACTORED, **{name: value[None] for name, value in ALONE.items()}},
         ],
+    ),
+    "aten._weight_int8pack_mm.default": (
+        PACKED,
+        [{**PACKED, "self": PACKED["self"][:, :n], "mat2": PACKED["mat2"][:, :n]} for n in (1, 8)],
     ),
     "aten._cdist_backward.default": (
         DISTANCES,

@@ -26,11 +26,13 @@ MENDED = (
     "aten._fft_c2r.default",
     "aten._fft_r2c.default",
     "aten._upsample_bicubic2d_aa.default",
+    "aten.conv_tbc.default",
     "aten.convolution.default",
     "aten.isclose.default",
     "aten.lerp.Scalar",
     "aten.lerp.Tensor",
     "aten.logsumexp.default",
+    "aten.nll_loss2d.default",
     "aten.rrelu_with_noise_backward.default",
     "aten.upsample_bicubic2d.default",
 )

@@ -24,6 +24,8 @@ DENSE_OPERANDS = {
     "aten._embedding_bag_forward_only.default": ("indices", "offsets"),
     "aten.median.dim": ("self",),
     "aten.nanmedian.dim": ("self",),
+    "aten._masked_softmax.default": ("self",),
+    "aten._weight_int8pack_mm.default": ("scales",),
     "aten.native_layer_norm_backward.default": ("mean", "rstd"),
     "aten.native_group_norm_backward.default": ("grad_out", "input", "mean", "rstd", "weight"),
     "aten.adaptive_max_pool3d_backward.default": ("indices",),

@@ -65,7 +65,7 @@ def test_a_seed_makes_the_same_program_again(programs):
 
 
 def test_operators_and_dtypes_can_be_chosen():
-    ir = random_program(3, nodes=4, operators=["aten.mul*"], dtypes=["float64"]).ir
+    ir = random_program(3, nodes=4, operators=["aten.mul.*"], dtypes=["float64"]).ir
     assert {node.op_type.split(".")[1].rstrip("_") for node in ir.nodes} == {"mul"}
     assert {meta.dtype for node in ir.nodes for meta in node.outputs} == {"float64"}
     with pytest.raises(InvalidIRError, match=r"^no operator matches acme"):
@@ -136,3 +136,29 @@ def test_a_right_backend_gives_no_finding():
     report = fuzz(Wrong("none"), programs=15, nodes=6)
     assert report.findings == ()
     assert report.programs == 15
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nll_loss", "nll_loss_forward", "nll_loss_nd", "nll_loss2d", "nll_loss2d_forward"),
+        *("multi_margin_loss_backward", "multilabel_margin_loss_backward"),
+        *("conv_tbc", "_slow_conv2d_forward", "slow_conv3d_forward"),
+        *("slow_conv_dilated2d", "slow_conv_dilated3d"),
+        *("slow_conv_transpose2d", "slow_conv_transpose3d"),
+        *("max_unpool2d", "max_unpool3d", "fractional_max_pool2d", "fractional_max_pool3d"),
+        *("_int_mm", "_grouped_mm", "_weight_int8pack_mm", "embedding_renorm"),
+        *("glu_jvp", "_masked_softmax", "_masked_softmax_backward", "_upsample_lanczos2d_aa"),
+    ],
+)
+def test_operators_of_which_operands_have_to_fit_are_called(name):
+    op_type = f"aten.{name}.default"
+    programs = [
+        random_program(
+            seed, nodes=1, operators=[op_type], dtypes=["float32"], dynamic=False, writes=False
+        )
+        for seed in range(6)
+    ]
+    (program, *_) = [program for program in programs if program.ir.nodes]
+    report = validate(program.ir, program.weights, program.inputs)
+    assert report.verdict == "agree", str(report)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from torch_ir.ir import DType
+from torch_ir.ir import Device, DType
 from torch_ir.ops.schema import Schema
 
 
@@ -156,11 +156,77 @@ def _backward(rank: int) -> dict[str, Recipe]:
         f"replication_pad{rank}d_backward": padded,
         **{f"upsample_{kind}{rank}d_backward": resized for kind in kinds},
         f"_upsample_nearest_exact{rank}d_backward": resized,
-        **{f"_upsample_{kind}2d_aa_backward": resized for kind in kinds if rank == 2},
+        **{
+            f"_upsample_{kind}2d_aa_backward": resized for kind in (*kinds, "lanczos") if rank == 2
+        },
+        **_unpooled(rank),
     }
 
 
+def _unpooled(rank: int) -> dict[str, Recipe]:
+    """The recipes of pools at random places, and of what takes the indices of a maximum."""
+    zeros, twos = (0,) * rank, (2,) * rank
+    small, large = (",".join([size] * rank) for size in "25")
+    images = f"self=n,c,{large}"
+    chosen = f"indices=n,c,{small}:i<16"
+    window: dict[str, Any] = {"kernel_size": [twos], "output_size": [twos]}
+    return {
+        f"max_unpool{rank}d": _recipe(
+            f"self=n,c,{small} {chosen}",
+            output_size=[(4,) * rank],
+            stride=[twos],
+            padding=[zeros],
+        ),
+        f"fractional_max_pool{rank}d": _recipe(f"{images} random_samples=n,c,{rank}", **window),
+        f"fractional_max_pool{rank}d_backward": _recipe(
+            f"grad_output=n,c,{small} {images} {chosen}", **window
+        ),
+    }
+
+
+def _losses() -> dict[str, Recipe]:
+    """The recipes of losses that take classes, which are indices."""
+    asked: dict[str, Any] = {"reduction": [0, 1, 2], "ignore_index": [-100, 1]}
+    margin: dict[str, Any] = {"p": [1, 2], "margin": [1.0, 0.5], "reduction": [1, 2]}
+    rows = _recipe("self=n,c target=n:i<c weight=c", **asked)
+    images = _recipe("self=n,c,h,w target=n,h,w:i<c weight=c", **asked)
+    labels = "grad_output= self=n,c target=n,c:i<c is_target=n,c"
+    return {
+        **dict.fromkeys(("nll_loss", "nll_loss_forward", "nll_loss_nd"), rows),
+        **dict.fromkeys(("nll_loss2d", "nll_loss2d_forward"), images),
+        "multi_margin_loss_backward": _recipe(
+            "grad_output= self=n,c target=n:i<c weight=c", **margin
+        ),
+        "multilabel_margin_loss_backward": _recipe(labels, reduction=[1, 2]),
+    }
+
+
+def _older_convolutions() -> dict[str, Recipe]:
+    """The recipes of convolutions by the names of single kernels."""
+    found = {"conv_tbc": _recipe("self=a,n,c weight=2,c,o bias=o", pad=[0, 1])}
+    for rank in (2, 3):
+        ones, zeros, twos = ((size,) * rank for size in (1, 0, 2))
+        asked: dict[str, Any] = {
+            "kernel_size": [twos],
+            "stride": [ones, twos],
+            "padding": [zeros, ones],
+            "dilation": [ones, twos],
+        }
+        filters = _sized("self=n,c,X weight=o,c,K bias=o", rank)
+        forward = "_slow_conv2d_forward" if rank == 2 else "slow_conv3d_forward"
+        found |= {
+            forward: _recipe(filters, **asked),
+            f"slow_conv_dilated{rank}d": _recipe(filters, **asked),
+            f"slow_conv_transpose{rank}d": _recipe(
+                _sized("self=n,c,X weight=c,o,K bias=o", rank), **asked, output_padding=[zeros]
+            ),
+        }
+    return found
+
+
 _RECIPES: dict[str, Recipe] = {
+    **_losses(),
+    **_older_convolutions(),
     **_images(1),
     **_images(2),
     **_images(3),
@@ -185,6 +251,9 @@ _RECIPES: dict[str, Recipe] = {
         output_mask=[(True, True, True)],
     ),
     "mm": _recipe("self=a,b mat2=b,c"),
+    "_int_mm": _recipe("self=a,b:int8 mat2=b,c:int8"),
+    "_grouped_mm": _recipe("self=a,8,8:bfloat16 mat2=a,8,8:bfloat16", out_dtype=[None]),
+    "_weight_int8pack_mm": _recipe("self=a,b mat2=c,b:int8 scales=c:p"),
     "bmm": _recipe("self=n,a,b mat2=n,b,c"),
     "mv": _recipe("self=a,b vec=b"),
     "dot": _recipe("self=a tensor=a"),
@@ -295,6 +364,13 @@ _RECIPES: dict[str, Recipe] = {
     "prelu": _recipe("self=n,c,*S weight=c"),
     "_prelu_kernel": _recipe("self=n,c weight=c"),
     "glu": _recipe("self=*S,4", dim=[-1]),
+    "glu_jvp": _recipe("glu=*S,2 x=*S,4 dx=*S,4", dim=[-1]),
+    "_masked_softmax": _recipe("self=a,b mask=a,b:b", dim=[0, 1], mask_type=[2]),
+    "_masked_softmax_backward": _recipe("grad_output=a,b output=a,b mask=a,b:b", dim=[0, 1]),
+    "to.device": _recipe("self=*S", device=[Device("cpu")]),
+    "embedding_renorm": _recipe(
+        "self=v,e indices=k:i<v", max_norm=[0.5, 2.0], norm_type=[1.0, 2.0]
+    ),
     "grid_sampler_2d": _recipe("input=n,c,h,w grid=n,a,b,2", **_GRID),
     "grid_sampler": _recipe("input=n,c,h,w grid=n,a,b,2", **_GRID),
     "grid_sampler_3d": _recipe(
@@ -324,7 +400,7 @@ _RECIPES: dict[str, Recipe] = {
             scales_w=[None],
             scale_factors=[None],
         )
-        for kind in ("bilinear", "bicubic")
+        for kind in ("bilinear", "bicubic", "lanczos")
         for operand, overload in (("self", ""), ("input", ".vec"))
     },
     "_pad_circular": _recipe("self=n,c,h", pad=[(1, 1), (0, 2)]),

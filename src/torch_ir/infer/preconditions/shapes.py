@@ -311,6 +311,13 @@ def masked_index(call: Arguments) -> Faults:
             yield f"dimension {dim} of self is empty, and indices holds a tensor for it"
 
 
+def packed_codes(call: Arguments) -> Faults:
+    """Yield what is wrong with the columns that a kernel of bfloat16 takes sixteen at a time."""
+    rows = call["self"]
+    if rows.dtype == torch.bfloat16 and rows.shape and rows.shape[-1] % 16:
+        yield f"self has {rows.shape[-1]} columns of bfloat16, and has to have a multiple of 16"
+
+
 def weight_norm(call: Arguments) -> Faults:
     """Yield what is wrong with the norms of a weight along its first or last dimension."""
     weight, norms, dim = call["v"], call["g"], call.get("dim", 0)

@@ -286,6 +286,7 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
         for name in ("_softmax", "_log_softmax", "tril", "triu")
     },
     "_scaled_dot_product_flash_attention_for_cpu: default": (shapes.attended, None),
+    "_weight_int8pack_mm: default": (shapes.packed_codes, None),
     "_weight_norm: default": (shapes.weight_norm, None),
     "_weight_norm_interface: default out": (shapes.weight_norm, None),
     "_cdist_backward: default out": (shapes.distances, None),
@@ -330,6 +331,8 @@ _LAYOUTS: Mapping[str, Rule] = {
             "fractional_max_pool2d_backward: default grad_input",
             "fractional_max_pool3d_backward: default grad_input",
             "native_layer_norm_backward: default out",
+            "_masked_softmax: default out",
+            "_weight_int8pack_mm: default",
         )
     },
     # the kernels take these in channels last too, and strided where nothing is repeated

@@ -191,6 +191,8 @@ def by_class(call: BoundedCall) -> Errors:
     if _reduction(call) != NONE:
         added = np.sum(np.abs(losses))
         error = _cascade(call, losses) * added
+        if call.is_narrow:  # what is less than the least normal number rounds by itself
+            error = error + losses.size * float(ml_dtypes.finfo(loss.dtype).smallest_subnormal)
         if _reduction(call) == MEAN:
             total = np.abs(np.sum(weights)) - of_weights
             error = (error + of_weights * moduli(loss)) / total

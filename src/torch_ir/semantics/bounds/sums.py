@@ -197,6 +197,8 @@ def time_first(call: BoundedCall) -> Errors:
     weight: Array = call["weight"]
     one_way = _repeated(call, ["self", "weight"], slice(None))
     (error,) = summed(call, [prod(weight.shape[:2])], BLOCK, FEW + 1, one_way)
+    if error is None:  # of integers
+        return [None]
     (terms,) = call.terms()
     steps = call.stepped(1 + sqrt(len(weight)), terms) if call.is_narrow else 0.0
     return [call.opened(error + steps, terms, call.results[0].dtype)]
