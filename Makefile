@@ -104,7 +104,7 @@ operator-cases: $(VENV)/dev.stamp  ## write the calls that conform tries, shippe
 corpus: $(VENV)/dev.stamp  ## every distinct call of 40 small models as cases with vectors; writes out/corpus
 	$(OFFLINE) PYTHONPATH=. $(BIN)/python -W ignore tools/corpus.py
 
-worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 708 ways, 3,500 calls, 10,000 random sequences
+worlds: $(VENV)/dev.stamp  ## change what traced functions depend on: 898 ways, 3,500 calls, 10,000 random sequences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.dependences
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.behaviors 7
 	$(OFFLINE) PYTHONPATH=tests $(BIN)/python -W ignore -m traced.worlds 10000

@@ -42,6 +42,18 @@ SOURCES: dict[str, tuple[str, str, str]] = {
         "(2.0 if isinstance(1, C) else 3.0)",
         "K = 5",
     ),
+    "an annotation": (
+        "def g(x: 2.0): pass",
+        "float(g.__annotations__['x'])",
+        "g.__annotations__['x'] = 5.0",
+    ),
+    "annotations": (
+        "class C:\n K: 2.0",
+        "float(C.__annotations__['K'])",
+        "C.__annotations__ = {'K': 5.0}",
+    ),
+    "a docstring": ("def g():\n 'ab'", "float(len(g.__doc__))", "g.__doc__ = 'abcde'"),
+    "a name": ("class C: pass", "float(len(C.__name__))", "C.__name__ = 'abcde'"),
     "an object": ("o = types.SimpleNamespace(K=2.0)", "o.K", "o.K = 5.0"),
     "a name that is computed": (
         "o = types.SimpleNamespace(K1=2.0)",

@@ -18,6 +18,9 @@ _NAMESPACES = frozenset({"globals", "eval", "exec"})
 """Builtins that read names which are computed."""
 _MODULES = frozenset({("sys", "modules"), ("importlib", "import_module")})
 """What gives a module by a name that is computed."""
+_SAID = frozenset({"__annotations__", "__doc__", "__module__", "__name__", "__qualname__"})
+"""What is said of functions and classes; hardly any code reads it, so it is guarded where some
+does."""
 
 
 class NamedValues:
@@ -54,7 +57,7 @@ class NamedValues:
         if first == IMPORTED:
             namespace, first, *rest = sys.modules, *rest
         elif first == FREE:
-            namespace, first, *rest = _modules_in(function), *rest
+            namespace, first, *rest = _read_by_name(function), *rest
             if first not in namespace or not rest:
                 return
         path, whole = first, namespace
@@ -82,8 +85,11 @@ class NamedValues:
             return
         if value is MISSING:
             self.note(path, "missing")
-        else:
-            self.later(path, value)
+            return
+        if isinstance(value, FunctionType | type) and rest and rest[0] in _SAID:
+            self.guard.add_slot(value, rest[0])
+            self.later(f"{path}.{rest[0]}", getattr(value, rest[0], MISSING))
+        self.later(path, value)
 
     def _all_modules(self) -> None:
         """All modules that are no library's: code looks one up by a name that is computed."""
@@ -112,15 +118,15 @@ def _is_module(value: object) -> bool:
     return isinstance(value, ModuleType)
 
 
-def _modules_in(function: FunctionType) -> dict[str, ModuleType]:
-    """The variables of a closure that hold modules."""
-    found: dict[str, ModuleType] = {}
+def _read_by_name(function: FunctionType) -> dict[str, Any]:
+    """The variables of a closure that hold modules, functions and classes."""
+    found: dict[str, Any] = {}
     pairs = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     for name, cell in pairs:
         try:
             content = cell.cell_contents
         except ValueError:  # nothing has been bound yet
             continue
-        if isinstance(content, ModuleType):
+        if isinstance(content, ModuleType | FunctionType | type):
             found[name] = content
     return found
