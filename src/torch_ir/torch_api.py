@@ -441,7 +441,7 @@ def plain_guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
         >>> fits(torch.zeros(2, 3)), fits(torch.zeros(3, 2).t()), fits(torch.zeros(2, 3).double())
         (True, False, False)
     """
-    if is_watched() or not all(is_plain(t) and not t.requires_grad for t in tensors):
+    if is_watched() or not all(lies_in_order(t) and not t.requires_grad for t in tensors):
         return None
     check: Callable[..., bool] = torch._C._dynamo.guards.TensorGuards(  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
         *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
@@ -449,7 +449,7 @@ def plain_guard(tensors: Sequence[Any]) -> Callable[..., bool] | None:
     return check
 
 
-def is_plain(tensor: Any) -> bool:
+def lies_in_order(tensor: Any) -> bool:
     """Return whether a tensor's values lie in order as they are, in memory of its own."""
     is_dense = tensor.__class__ is torch.Tensor and tensor.layout is torch.strided
     return is_dense and tensor.is_contiguous() and not tensor.is_neg() and bool(tensor.data_ptr())

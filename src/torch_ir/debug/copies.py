@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from torch_ir.debug.judging.storages import is_plain, storage_key
+from torch_ir.debug.judging.storages import has_plain_data, storage_key
 from torch_ir.ir import IR
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ops.effects import never_writes
@@ -37,7 +37,7 @@ def copied(
 
 
 def _copied(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> torch.Tensor:
-    if not is_plain(tensor):
+    if not has_plain_data(tensor):
         return tensor.detach().clone()
     storage = tensor.untyped_storage()
     key = storage.data_ptr()

@@ -24,7 +24,7 @@ from torch_ir.debug.judging.storages import (
     View,
     address_of,
     bytes_around,
-    is_plain,
+    has_plain_data,
     is_whole,
     storage_key,
     view_of,
@@ -180,7 +180,7 @@ class Memory:
                 yield MemoryFault(node.inputs[i].name, "spill", reason)
         for name, i in places.items():
             base, tensor, address = self._bases[i], inputs[i], address_of(inputs[i])
-            if plain is not None and is_plain(plain.given[i]) and address:
+            if plain is not None and has_plain_data(plain.given[i]) and address:
                 base = storages.get(storage_key(plain.given[i]), base)
                 if view_of(plain.given[i]) != view_of(tensor):
                     yield _wrong_view(name, tensor, view_of(plain.given[i]))

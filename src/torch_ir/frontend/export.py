@@ -34,7 +34,7 @@ from torch_ir.frontend.kept_attributes import (
     with_lines_of_assignments,
     writing_assigned_buffers,
 )
-from torch_ir.frontend.meta import fake_mode, is_on_meta, is_plain, on_fake_cpu
+from torch_ir.frontend.meta import fake_mode, is_dense, is_on_meta, on_fake_cpu
 from torch_ir.frontend.programs import convert_exported_program
 from torch_ir.frontend.regions.extraction import Regions
 from torch_ir.ir import IR
@@ -307,7 +307,7 @@ class _Kept:
     def keep(self, *tensors: object) -> None:
         """Copy the tensors with values of their own among these, each when it is met first."""
         for tensor in tensors:
-            if is_plain(tensor) and id(tensor) not in self._copies:
+            if is_dense(tensor) and id(tensor) not in self._copies:
                 with plain_tensors():
                     self._copies[id(tensor)] = tensor, _copy(tensor.detach())
 

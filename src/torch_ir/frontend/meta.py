@@ -67,7 +67,7 @@ def on_fake_cpu(
                 is_weight = is_given and isinstance(value, nn.Parameter)
                 if isinstance(value, torch.Tensor) and (value.is_meta or is_weight):
                     holder[name] = fake(value)
-                elif id(holder) in buffers and is_plain(value):
+                elif id(holder) in buffers and is_dense(value):
                     holder[name] = fake_buffer(value)
         yield pytree.tree_map(fake, arguments)
     finally:
@@ -75,7 +75,7 @@ def on_fake_cpu(
             _put_back(holder, values)
 
 
-def is_plain(value: object) -> TypeGuard[torch.Tensor]:
+def is_dense(value: object) -> TypeGuard[torch.Tensor]:
     """Return whether a value is a tensor whose values are its memory."""
     if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, nn.Parameter):
         return False

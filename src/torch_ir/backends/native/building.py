@@ -16,7 +16,7 @@ from torch_ir.backends.protocol import Delegated, TupleCalled, tuple_call
 from torch_ir.backends.torch.exported_program import body_program
 from torch_ir.errors import BackendError, Raised, attempt
 from torch_ir.ir import IR
-from torch_ir.torch_api import is_plain
+from torch_ir.torch_api import lies_in_order
 
 if TYPE_CHECKING:
     from torch_ir.backends.native.native_backend import NativeBackend
@@ -157,7 +157,7 @@ class Safe(TupleCalled):
         """
         own = given
         for item in self._moving(given) if self.places else given:
-            if not is_plain(item):
+            if not lies_in_order(item):
                 given = tuple(map(_plain, given))
                 break
         return self._run(self._call, given, own)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from torch_ir.debug.comparing.sources import Symbols, TorchSource, Values
-from torch_ir.debug.judging.storages import is_plain, storage_key, view_of
+from torch_ir.debug.judging.storages import has_plain_data, storage_key, view_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
@@ -100,13 +100,13 @@ def new_bytes(made: Iterable[torch.Tensor], seen: set[int]) -> int:
     for tensor in made:
         if (key := storage_key(tensor)) not in seen:
             seen.add(key)
-            total += tensor.untyped_storage().nbytes() if is_plain(tensor) else tensor.nbytes
+            total += tensor.untyped_storage().nbytes() if has_plain_data(tensor) else tensor.nbytes
     return total
 
 
 def is_laid_out_alike(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether no operator can tell two tensors of equal elements from each other."""
-    if not (is_plain(tensor) and is_plain(other)) or tensor.dtype != other.dtype:
+    if not (has_plain_data(tensor) and has_plain_data(other)) or tensor.dtype != other.dtype:
         return False
     sizes = [item.untyped_storage().nbytes() for item in (tensor, other)]
     flags = [(item.is_conj(), item.is_neg()) for item in (tensor, other)]

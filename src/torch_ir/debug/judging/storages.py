@@ -51,7 +51,7 @@ class Place(NamedTuple):
         """Return where a value lies that is a tensor."""
         if not isinstance(value, torch.Tensor):
             return None
-        return cls(storage_key(value), view_of(value), is_plain(value))
+        return cls(storage_key(value), view_of(value), has_plain_data(value))
 
 
 @dataclass(slots=True, eq=False)
@@ -161,10 +161,10 @@ class Storages:
 
 def storage_key(tensor: torch.Tensor) -> int:
     """Return a key of a tensor's storage; of one without plain data, of the tensor itself."""
-    return storage_of(tensor) if is_plain(tensor) else id(tensor)
+    return storage_of(tensor) if has_plain_data(tensor) else id(tensor)
 
 
-def is_plain(tensor: torch.Tensor) -> bool:
+def has_plain_data(tensor: torch.Tensor) -> bool:
     """Return whether a tensor is strided, and its data are its elements."""
     has_elements = not (tensor.is_quantized or tensor._is_zerotensor())  # pyright: ignore[reportPrivateUsage]  # torch has no public one
     return tensor.layout is torch.strided and has_elements
@@ -172,13 +172,13 @@ def is_plain(tensor: torch.Tensor) -> bool:
 
 def address_of(tensor: torch.Tensor) -> int:
     """Return where the storage of a tensor is; 0 of one without plain data, or without any."""
-    return tensor.untyped_storage().data_ptr() if is_plain(tensor) else 0
+    return tensor.untyped_storage().data_ptr() if has_plain_data(tensor) else 0
 
 
 def view_of(tensor: torch.Tensor) -> View:
     """Return the view of its storage that a tensor is."""
     shape = tuple(tensor.shape)
-    if not is_plain(tensor) or 0 in shape:
+    if not has_plain_data(tensor) or 0 in shape:
         return 0, shape, ()
     strides = [s if size > 1 else 0 for size, s in zip(shape, tensor.stride(), strict=True)]
     return int(tensor.storage_offset()), shape, tuple(strides)
