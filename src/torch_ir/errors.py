@@ -8,6 +8,7 @@ one, and the remedy. All errors share the base :class:`TorchIRError`, carry a st
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -321,11 +322,12 @@ def closest_file(path: str | PathLike[str]) -> str:
         ...     closest_file(f"{folder}/nte.tir")
         'Did you mean net.tir?'
     """
+    place = Path(os.fsdecode(path))
     try:
-        names = [item.name for item in Path(path).parent.iterdir()]
+        names = [item.name for item in place.parent.iterdir()]
     except (OSError, ValueError):  # there is no such folder, or nobody may look
         return ""
-    return did_you_mean(Path(path).name, names)
+    return did_you_mean(place.name, names)
 
 
 def first_line(error: BaseException) -> str:
