@@ -91,3 +91,20 @@ def test_memory_in_another_order_is_not_read_by_strides_in_a_program_that_writes
     ir = torch_ir.extract_ir(Reads(), (torch.rand(4, 3),))
     with pytest.raises(PassError, match="memory that is not known to be in row-major order"):
         torch_ir.functionalize(ir)
+
+
+def test_memory_of_a_size_from_data_is_read_by_strides_after_writes():
+    class Reads(nn.Module):
+        def forward(self, x):
+            y = x[x > 0]
+            torch._check(y.shape[0] > 2)
+            z = y[::2]
+            seen = z.as_strided((2,), (1,))
+            z.add_(1)
+            return seen + 0, y
+
+    model = Reads()
+    ir = torch_ir.extract_ir(model, (torch.rand(10),))
+    program = torch_ir.functionalize(ir)
+    x = torch.arange(10.0) - 4
+    assert all(map(torch.equal, torch_ir.IRExecutor(program, {})(x), model(x)))

@@ -134,7 +134,8 @@ def places(ir: IR) -> dict[str, StoragePlace]:
         offset = value.storage_offset()
         start = offset if isinstance(offset, int) else None
         whole = wholes.setdefault(_storage(value), meta)
-        is_row_major = start == 0 and value.is_contiguous()
+        # what sizes from data decide, torch does not say
+        is_row_major = start == 0 and attempt(value.is_contiguous) is True
         found.setdefault(meta.name, StoragePlace(whole, start, is_row_major))
 
     for node, inputs, results in _calls(ir):
@@ -162,14 +163,14 @@ def _calls(ir: IR) -> Iterator[tuple[OpNode, list[Any], Sequence[Any]]]:
             values[meta.name] = fakes.tensor(types.get(meta.name) or contiguous(meta))
         return values[meta.name]
 
-    with fakes.mode, torch.no_grad():
-        for node in ir.nodes:
+    for node in ir.nodes:
+        with fakes.mode, torch.no_grad():  # of who is given the values, none of it is seen
             inputs = [value(meta) for meta in node.inputs]
             results = _results(fakes, node, inputs)
-            for meta in node.outputs:
-                if meta.producer_output_idx < len(results):
-                    values[meta.name] = results[meta.producer_output_idx]
-            yield node, inputs, results
+        for meta in node.outputs:
+            if meta.producer_output_idx < len(results):
+                values[meta.name] = results[meta.producer_output_idx]
+        yield node, inputs, results
 
 
 def _results(fakes: Fakes, node: OpNode, inputs: Sequence[object]) -> Sequence[Any]:
