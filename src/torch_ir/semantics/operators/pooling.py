@@ -16,7 +16,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, is_integer, rounded, widened, working
-from torch_ir.semantics.operators.indexing import put
+from torch_ir.semantics.operators.indexing import in_range, put
 from torch_ir.semantics.registry import denotes
 from torch_ir.semantics.windows import extent, flat_positions, padded, per_axis, taps
 
@@ -330,11 +330,9 @@ def max_unpool2d(self: Array, indices: Array, output_size: Sequence[int]) -> Arr
             f"indices {list(indices.shape)} of {indices.dtype} do not fit {list(self.shape)}"
         )
     rank, plane = len(output_size), prod(output_size)
-    if indices.size and not (indices.min() >= 0 and indices.max() < plane):
-        raise InvalidIRError(f"an index is not less than the {plane} elements of a plane")
     zeros = np.zeros((*self.shape[:-rank], *output_size), self.dtype)
     starts = np.arange(prod(self.shape[:-rank])) * plane
-    places = indices + starts.reshape((*self.shape[:-rank], *[1] * rank))
+    places = in_range(indices, plane) + starts.reshape((*self.shape[:-rank], *[1] * rank))
     return put(zeros, places, self, accumulate=False)
 
 
