@@ -60,6 +60,8 @@ class NamedValues:
             namespace, first, *rest = _read_by_name(function), *rest
             if first not in namespace or not rest:
                 return
+            if not isinstance(namespace[first], ModuleType) and rest[0] not in _SAID:
+                return  # its cell is looked at anyway
         path, whole = first, namespace
         while True:
             if first not in namespace and hasattr(builtins, first):
