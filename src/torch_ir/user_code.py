@@ -13,11 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from torch_ir.errors import (
-    TorchIRError,
-    closest_file,
-    did_you_mean,
-)
+from torch_ir.errors import TorchIRError, closest_file, did_you_mean
 
 T = TypeVar("T")
 _FILES: dict[Path, tuple[int, ModuleType]] = {}

@@ -164,7 +164,7 @@ def _calls(ir: IR) -> Iterator[tuple[OpNode, list[Any], Sequence[Any]]]:
         return values[meta.name]
 
     for node in ir.nodes:
-        with fakes.mode, torch.no_grad():  # of who is given the values, none of it is seen
+        with fakes.mode, torch.no_grad():  # left before a caller may fail with the values
             inputs = [value(meta) for meta in node.inputs]
             results = _results(fakes, node, inputs)
         for meta in node.outputs:

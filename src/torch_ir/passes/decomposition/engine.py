@@ -286,13 +286,12 @@ class _Decomposition:
             if not others:
                 return fragment
             known = self.shared.settings.decompositions
-            is_other = node.op_type not in others
-            if is_other and all(resolve_operator(o) in known for o in others):
-                return self._lowered_again(fragment, node, inputs)
             found = {op: f for op, f in spare_decompositions().items() if str(op) in others}
-            if not found.keys() - more.keys():
-                if is_other:
-                    return self._lowered_again(fragment, node, inputs)
+            is_spent = not found.keys() - more.keys()
+            is_known = is_spent or all(resolve_operator(o) in known for o in others)
+            if is_known and node.op_type not in others:
+                return self._lowered_again(fragment, node, inputs)
+            if is_spent:
                 raise PassError(f"there is no decomposition of {', '.join(sorted(others))}")
             more |= found
             function = function or found.get(resolve_operator(node.op_type))
