@@ -59,6 +59,44 @@ class Absolute(NativeBackend):
         return lambda *given: [result.abs() for result in run(*given)]
 
 
+class Beyond(NativeBackend):
+    """A runtime that is wrong beside integers beyond a limit, and notes what it is called with."""
+
+    name = "beyond"
+    version = "1"
+
+    def __init__(self, limit):
+        self.limit, self.called = limit, []
+
+    def build(self, program, options):
+        run = program.module()
+
+        def call(ids):
+            self.called.append(ids.clone())
+            return [result + (ids.max() > self.limit) for result in run(ids)]
+
+        return call
+
+
+class Embedded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(200, 4)
+
+    def forward(self, ids):
+        return self.table(ids).tanh()
+
+
+def test_two_sets_are_enough_for_a_program_of_integers_and_one_goes_far():
+    model, ids, backend = Embedded(), torch.tensor([[5, 0, 7] * 500]), Beyond(9)
+    run = torch_ir.compile(extract_ir(model, (ids,)), model.state_dict(), backend=backend)
+    assert [verdict.used for verdict in run.verdicts] == [True]
+    tried = {tuple(given.flatten().tolist()) for given in backend.called}
+    assert sorted(map(max, tried)) == [1, 9]
+    run = torch_ir.compile(extract_ir(model, (ids,)), model.state_dict(), backend=Beyond(8))
+    assert not any(verdict.used for verdict in run.verdicts if "embedding" in verdict.nodes)
+
+
 def test_two_calls_with_the_same_arguments_count_once():
     ir, (x, ids) = extract_ir(Marked(), MASKED), MASKED
     run = torch_ir.compile(ir, {}, backend=Absolute())

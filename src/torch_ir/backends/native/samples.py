@@ -24,7 +24,9 @@ from torch_ir.torch_api import fresh, is_inexact
 SETS = 2
 """Random sets of arguments, where none are given; one is drawn in addition to given ones.
 
-In these, integers are 0 or 1, which index into every table; one more set has others."""
+In these, integers are 0 or 1, which index into every table; one more set has others. Where all
+arguments are integers it takes the place of the last, of which it says more.
+"""
 
 _PLACES = (99, 31, 8, 4, 2)
 """The last place of a table that may be that large: some place is special, such as padding."""
@@ -81,8 +83,10 @@ class Samples:
         if not self._is_far_drawn:
             self._is_far_drawn = True
             last = self._calls[-1:]
-            for draw in (_far_integers, _odd_integers):
-                self._calls.extend(self._redrawn(last, draw))
+            far = [c for d in (_far_integers, _odd_integers) for c in self._redrawn(last, d)]
+            if far and self._says_less(last):
+                self._calls.pop()
+            self._calls.extend(far)
             for draw in (_wide_integers, _largest_integers):
                 self._wide.extend(self._redrawn(last, draw))
         if self._runs is None or not wanted <= self._names:
@@ -108,6 +112,14 @@ class Samples:
                     made[index] = tensor
             if any(new is not old for new, old in zip(made, tensors, strict=True)):
                 yield tuple(made), symbols
+
+    def _says_less(self, last: Sequence[Call]) -> bool:
+        """Whether a call says less than one with other integers, and enough others are left.
+
+        What a program of integers means is the dearest of all that is done with a call.
+        """
+        others = [call for call in self._calls[:-1] if self._is_taken(*call)]
+        return len(others) >= SETS - 1 and not any(is_inexact(t) for ts, _ in last for t in ts)
 
     def _is_taken(self, tensors: Sequence[torch.Tensor], symbols: Symbols) -> bool:
         made = attempt(self._executor.graph.run, [tensor.clone() for tensor in tensors], symbols)
