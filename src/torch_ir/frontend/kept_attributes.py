@@ -88,7 +88,7 @@ def _hold(contents: dict[int, tuple[_Container, _Container]], values: Iterable[A
             contents[id(value)] = value, value.copy()
             left += value.values() if isinstance(value, dict) else value
         elif isinstance(value, tuple):
-            left += cast("tuple[Any, ...]", value)
+            left += tuple.__iter__(value)  # of a subclass, its own may raise or make others
 
 
 def _is_same(container: _Container, before: _Container) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 
@@ -62,7 +63,7 @@ class Flat:
             for item in value:
                 self.add(item)
         elif kind is dict:
-            self.tokens += (kind, tuple(value))
+            self.tokens += (kind, keys_of(value))
             for item in value.values():
                 self.add(item)
         else:
@@ -107,8 +108,34 @@ def value_token(value: Any) -> tuple[Token, ...] | None:
     if isinstance(value, _CONSTANTS):
         return kind, value
     if isinstance(value, (str, int, float)) and (isinstance(value, Enum) or not _state_of(value)):
-        return kind, repr(value)  # a subclass: an enumeration, a number of NumPy's
+        return kind, plain_repr(value)  # a subclass: an enumeration, a number of NumPy's
     return None
+
+
+def plain_repr(value: Any) -> str:
+    """Return the text of a string or number, whatever its class shows.
+
+    Example:
+        >>> class Meters(float):
+        ...     def __repr__(self):
+        ...         return "some way"
+        >>> plain_repr(Meters(2.5))
+        '2.5'
+    """
+    base: Any = next(base for base in (str, bool, int, float) if isinstance(value, base))
+    return base.__repr__(value)
+
+
+def key_token(key: Any) -> Token:
+    """Return the token of a key of a dictionary: a value's, or the very object."""
+    token = value_token(key)
+    return Same(key) if token is None else token
+
+
+def keys_of(mapping: Mapping[Any, Any]) -> tuple[Token, ...]:
+    """Return what a cache key says of the keys of a dictionary, in order; 1 is not True."""
+    keys = tuple(mapping)
+    return keys if set(map(type, keys)) <= {str} else tuple(map(key_token, keys))
 
 
 def _state_of(value: Any) -> Any:
@@ -123,7 +150,8 @@ def children_of(value: Any) -> tuple[list[Any], Token] | None:
     if node is None or isinstance(value, torch.Tensor):
         return None
     children, context = node.flatten_fn(value)
-    return list(children), repr(context)
+    keys = keys_of(cast(Any, value)) if isinstance(value, Mapping) else ()
+    return list(children), (repr(context), keys)
 
 
 def tensor_token(tensor: torch.Tensor) -> Token:

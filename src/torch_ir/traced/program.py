@@ -38,6 +38,7 @@ from torch_ir.ir.tree import leaves
 from torch_ir.ir.values import DType
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import FakeTensor, pytree, range_ends
+from torch_ir.traced.call_key import value_token
 from torch_ir.traced.capture import Leaf, Trace, constants_of
 
 _SET_GRAD = torch._C._set_grad_enabled  # pyright: ignore[reportPrivateUsage]  # what torch traces
@@ -244,6 +245,8 @@ class _ProgramBuilder:
         def leaf(value: Any) -> TensorLeaf | ValueLeaf:
             if isinstance(value, torch.Tensor):
                 return TensorLeaf(self.inputs[positions[id(value)]].name)
+            if value_token(value) is None:  # its class may say anything of itself
+                raise InvalidIRError(f"no attribute is a {type(value).__name__}")
             return ValueLeaf(self.context.attribute(value))
 
         values, spec = pytree.tree_flatten(arguments)

@@ -29,9 +29,10 @@ from torch.nn.parameter import is_lazy
 from torch_ir.errors import TraceError
 from torch_ir.frozen import Same
 from torch_ir.torch_api import FakeTensor, global_module_hooks, has_hooks
-from torch_ir.traced.call_key import Token, tensor_token, value_token
+from torch_ir.traced.call_key import key_token, plain_repr, tensor_token, value_token
 from torch_ir.traced.guards.cached_results import cached_results
 from torch_ir.traced.guards.captured_names import captured_names, is_library, is_library_module
+from torch_ir.traced.guards.held import held
 from torch_ir.traced.guards.named_values import NamedValues
 from torch_ir.traced.guards.probes import probe_of_value
 from torch_ir.traced.guards.random_numbers import is_foreign
@@ -74,8 +75,9 @@ class _Parts(NamedValues):
     def _sequence(self, path: str, value: Sequence[Any]) -> None:
         if not isinstance(value, tuple):
             self.guard.add(value)
-        self.note(path, type(value), len(value))
-        for position, item in enumerate(value):
+        content = held(value)
+        self.note(path, type(value), len(content))
+        for position, item in enumerate(content):
             self.later(f"{path}[{position}]", item)
 
     def _cell(self, path: str, cell: CellType) -> None:
@@ -221,7 +223,7 @@ class Collector(_Parts):
                 self._sequence(path, cast(Any, value))
                 self._own_state(path, value)
             case str() | int() | float():
-                self.note(path, type(value), repr(value))
+                self.note(path, type(value), plain_repr(value))
                 self._own_state(path, value)
             case property() | staticmethod() | classmethod():
                 self._descriptor(path, cast(Any, value))
@@ -260,8 +262,9 @@ class Collector(_Parts):
 
     def _mapping(self, path: str, value: Mapping[Any, Any]) -> None:
         self.guard.add(value)
-        self.note(path, type(value), *[_key(key) for key in value])
-        for key, item in value.items():
+        content: Mapping[Any, Any] = held(value)
+        self.note(path, type(value), *map(key_token, content))
+        for key, item in content.items():
             self.later(f"{path}[{key!r:.40}]", item)
 
     def _class(self, path: str, kind: type[Any]) -> None:
@@ -367,11 +370,6 @@ def _content(variable: ContextVar[Any]) -> Same:
 
 def _of_thread(values: threading.local) -> dict[str, Same]:
     return {name: Same(value) for name, value in vars(values).items()}
-
-
-def _key(key: Any) -> Token:
-    token = value_token(key)
-    return Same(key) if token is None else token
 
 
 def _own_bases(kind: type[Any]) -> Iterator[type[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from types import CodeType
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch_ir.frozen import Same
 from torch_ir.ir.tensor import type_text
 from torch_ir.torch_api import pytree
-from torch_ir.traced.call_key import Token, value_token
+from torch_ir.traced.call_key import Token, plain_repr, value_token
 from torch_ir.traced.guards.closure import Closure
 from torch_ir.traced.modes import NAMES
 
@@ -48,12 +49,17 @@ def explain_call(
             if (position := closure.position_of(leaf)) is not None:
                 found[path] += f", which is {closure.paths[position]}"
         else:
-            known = value_token(leaf) is not None
-            found[path] = repr(leaf) if known else repr(Same(leaf))
+            found[path] = _value(leaf)
     for path, token in closure.tokens:
         key = f"{path} (closed over)"
         found[key] = f"{found[key]}; {_token(token)}" if key in found else _token(token)
     return found
+
+
+def _value(leaf: Any) -> str:
+    if isinstance(leaf, str | int | float) and not isinstance(leaf, Enum):
+        return plain_repr(leaf)
+    return repr(leaf if value_token(leaf) is not None else Same(leaf))
 
 
 def leaves_of(function: Callable[..., Any], given: Given) -> list[tuple[str, Any]]:

@@ -17,6 +17,7 @@ import torch
 from torch_ir.frozen import Same
 from torch_ir.torch_api import dict_versions, tensor_guard
 from torch_ir.traced.guards.cached_results import cached_results
+from torch_ir.traced.guards.held import held, put_back
 
 MISSING = object()
 """What a name or slot holds that is not bound."""
@@ -74,15 +75,16 @@ class ClosureGuard:
             self._mappings.append(cast(Any, container))
         elif isinstance(container, list):
             self._lists.append(cast(Any, container))
-        if len(container) == 0:
-            self._empty.append(container)
+        content = held(container)
+        if len(content) == 0:
+            self._empty.append(content)
         elif type(container) is dict:
             self._dicts.append(cast(Any, container))
             self._versions += dict_versions([container])
         elif isinstance(container, Mapping):
-            self._tables.append(cast(Any, container))
+            self._tables.append(content)
         else:
-            self._sequences.append(container)
+            self._sequences.append(content)
 
     def add_cell(self, cell: CellType) -> None:
         """Add a cell that is bound."""
@@ -170,8 +172,12 @@ class ClosureGuard:
     def contents(self) -> Contents:
         """Return what the containers hold now, to be put back."""
         return Contents(
-            [(m, dict(m)) for m in (*self._mappings, *self._namespaces()) if isinstance(m, dict)],
-            [(s, list(s)) for s in self._lists],
+            [
+                (m, dict(held(m)))
+                for m in (*self._mappings, *self._namespaces())
+                if isinstance(m, dict)
+            ],
+            [(s, list(held(s))) for s in self._lists],
             [(cell, cell.cell_contents) for cell in self._cells],
             [(cached, _results(cached)) for cached in self._caches],
         )
@@ -219,12 +225,12 @@ class Contents:
         for cached, results in self.caches:
             if _results(cached) != results:
                 cached.cache_clear()
-        for mapping, held in self.mappings:
-            if len(mapping) != len(held) or not all(map(is_, mapping.values(), held.values())):
-                mapping.clear()
-                mapping.update(held)
+        for mapping, before in self.mappings:
+            now = held(mapping)
+            if len(now) != len(before) or not all(map(is_, now.values(), before.values())):
+                put_back(mapping, before)
         for sequence, items in self.lists:
-            sequence[:] = items
+            put_back(sequence, items)
         for cell, content in self.cells:
             cell.cell_contents = content
 
