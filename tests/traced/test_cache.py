@@ -189,6 +189,33 @@ def test_a_tensor_that_is_kept_is_refused_and_what_keeps_it_is_restored(fails):
     assert net.last is None
 
 
+class Grids(torch.nn.Module):
+    """What makes a tensor once for each size, and keeps it."""
+
+    size = grid = None
+
+    def forward(self, x):
+        if self.size != len(x):
+            self.size, self.grid = len(x), torch.arange(float(len(x)))
+        return x + self.grid
+
+
+def test_a_tensor_that_a_module_makes_once_is_closed_over_after_a_call():
+    grids = Grids()
+    traced = make_traced(grids)
+    with pytest.raises(TraceError) as refusal:
+        traced(torch.ones(3))
+    assert str(refusal.value) == (
+        "the function keeps a tensor that it computes, in Grids.grid: the next call would not "
+        "find it there\nWrite to a tensor in place (as with copy_), or return it. What is made "
+        "once and kept (a mask, a grid) is closed over where the function was called before "
+        "tracing it."
+    )
+    for size in (3, 4):
+        expected = grids(torch.ones(size))
+        assert torch.equal(traced(torch.ones(size)), expected)
+
+
 @pytest.mark.parametrize("limit", [None, 4])
 def test_a_tensor_that_a_cache_keeps_is_refused_and_the_cache_is_emptied(limit):
     @functools.lru_cache(limit)

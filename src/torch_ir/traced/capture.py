@@ -348,7 +348,8 @@ def _kept(path: str) -> TraceError:
     return TraceError(
         f"the function keeps a tensor that it computes, in {path}: the next call would not find "
         "it there",
-        remedy="Write to a tensor in place (as with copy_), or return it.",
+        remedy="Write to a tensor in place (as with copy_), or return it. What is made once and "
+        "kept (a mask, a grid) is closed over where the function was called before tracing it.",
     )
 
 
