@@ -12,7 +12,7 @@ from torch_ir.frozen import EMPTY, FrozenDict, frozen_items, frozen_mapping, set
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, as_attribute, attribute_leaves, is_plain
-from torch_ir.ops.schema import Slots, bind_in_order, lookup
+from torch_ir.ops.schema import Slots, bind_in_order, in_order, lookup
 from torch_ir.tables import Shown
 
 
@@ -64,7 +64,8 @@ class OpNode(Shown):
     Attributes:
         name: Unique name in its graph.
         op_type: The exact overload, such as ``aten.conv2d.default``; never matched by prefix.
-        inputs: The tensors that it takes.
+        inputs: The tensors that it takes, in the order in which the arguments that take them stand
+            in the schema; given in another order, they are put into this one.
         outputs: The tensors that it makes; ``producer_output_idx`` is the position among the
             operator's results, flattened.
         attrs: Non-tensor arguments by schema name.
@@ -112,8 +113,15 @@ class OpNode(Shown):
             set_field(self, "binds", _freeze_binds(self.name, self.binds))
         if self.operands is None:
             set_field(self, "operands", self._bind())
-        elif type(self.operands) is not FrozenDict:
+            return
+        if type(self.operands) is not FrozenDict:
             set_field(self, "operands", _freeze_operands(self.name, self.operands))
+        schema = lookup(self.op_type) if self.operands else None
+        found = None if schema is None else in_order(schema, len(self.inputs), self.slots)
+        if found is not None:
+            order, operands = found
+            set_field(self, "inputs", tuple([self.inputs[index] for index in order]))
+            set_field(self, "operands", FrozenDict(operands))
 
     def _bind(self) -> FrozenDict[str, Slots] | None:
         schema = lookup(self.op_type)

@@ -171,6 +171,52 @@ def bind_in_order(
     return operands if used == count else None
 
 
+def in_order(
+    schema: Schema, count: int, operands: Mapping[str, Slots]
+) -> tuple[list[int], dict[str, Slots]] | None:
+    """Return the order of a call's tensors in which arguments take them as the schema lists these.
+
+    Returns:
+        The index that each tensor had before, and which argument takes which then; None where
+        they stand so, or arguments are not the schema's or do not take each of the tensors.
+
+    Example:
+        >>> schema = lookup("aten.sub.Tensor")
+        >>> in_order(schema, 2, {"other": 0, "self": 1})
+        ([1, 0], {'self': 0, 'other': 1})
+        >>> in_order(schema, 2, {"self": 0, "other": 1}) is None
+        True
+    """
+    names = [a.name for a in schema.arguments if a.name in operands]
+    if len(names) != len(operands):
+        return None
+    taken = [i for name in names for i in indices_of(operands[name])]
+    order = list(dict.fromkeys(taken))
+    is_so = order == list(range(count))
+    if (is_so and names == [*operands]) or sorted(order) != list(range(count)):
+        return None
+    place = {old: new for new, old in enumerate(order)}
+
+    def moved(slots: Slots) -> Slots:
+        if isinstance(slots, tuple):
+            return tuple([None if slot is None else place[slot] for slot in slots])
+        return None if slots is None else place[slots]
+
+    return order, {name: moved(operands[name]) for name in names}
+
+
+def indices_of(slots: Slots) -> list[int]:
+    """Return the inputs that an argument takes, without those of a list that it lacks.
+
+    Example:
+        >>> indices_of((0, None, 2)), indices_of(1), indices_of(None)
+        ([0, 2], [1], [])
+    """
+    if isinstance(slots, tuple):
+        return [slot for slot in slots if slot is not None]
+    return [] if slots is None else [slots]
+
+
 @cache
 def _table() -> dict[str, str]:
     text = resources.files("torch_ir.ops").joinpath("data/operators.txt").read_text("utf-8")

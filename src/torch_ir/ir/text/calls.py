@@ -20,7 +20,14 @@ from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.lexer import Line, is_word, parse_int, read_word, spell_int, word
 from torch_ir.ir.text.value_text import read_value, spell_value
 from torch_ir.ir.values import Attribute
-from torch_ir.ops.schema import KNOWN_NAMESPACES, Argument, Slots, known_operators, lookup
+from torch_ir.ops.schema import (
+    KNOWN_NAMESPACES,
+    Argument,
+    Slots,
+    indices_of,
+    known_operators,
+    lookup,
+)
 
 
 @lru_cache(maxsize=4096)
@@ -46,12 +53,6 @@ def _ranks(op_type: str) -> dict[str, int]:
     return {argument.name: rank for rank, argument in enumerate(_arguments(op_type))}
 
 
-def _indices(slots: Slots) -> list[int]:
-    if isinstance(slots, tuple):
-        return [slot for slot in slots if slot is not None]
-    return [] if slots is None else [slots]
-
-
 # -- from a node to text --------------------------------------------------------------------------
 
 Refer: TypeAlias = Callable[[TensorMeta], str]
@@ -69,7 +70,10 @@ def spell_call(node: OpNode, refer: Refer) -> str:
         return f"{op}({', '.join([inputs, *attributes])})"
     names = _order(node.op_type, node.operands, node.attrs)
     used = [
-        index for name in names if name in node.operands for index in _indices(node.operands[name])
+        index
+        for name in names
+        if name in node.operands
+        for index in indices_of(node.operands[name])
     ]
     if used == list(range(len(node.inputs))):
         tensors = [refer(meta) for meta in node.inputs]
@@ -87,7 +91,7 @@ def _order(
     def key(name: str) -> tuple[int, int, str]:
         if name in ranks:
             return (0, ranks[name], "")
-        indices = _indices(operands[name]) if name in operands else []
+        indices = indices_of(operands[name]) if name in operands else []
         return (1, indices[0], name) if indices else (2, 0, name)
 
     names = operands.keys() | attrs.keys()
