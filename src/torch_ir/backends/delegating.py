@@ -77,6 +77,7 @@ class DelegatingExecutor(Uncopied):
         constants: Values that are in no state dict; see :class:`~torch_ir.IRExecutor`.
 
     Attributes:
+        source: The program, as it was given.
         ir: The program, with the subgraphs of the backends as functions.
         delegates: What the backends run, by the name of the node that calls it.
         assignment: Which backend takes which node, and why the others do not.
@@ -95,6 +96,7 @@ class DelegatingExecutor(Uncopied):
         constants: Mapping[str, torch.Tensor] | None = None,
     ):
         require_weights(ir, weights)
+        self.source = ir
         program = ir if is_functional(ir) else without_writes(ir)
         backends = (backend,) if isinstance(backend, DelegateBackend) else tuple(backend)
         self._bind(assign(program, backends), weights, backends, constants)

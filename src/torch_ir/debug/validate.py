@@ -32,6 +32,7 @@ from torch_ir.debug.judging.backends import (
     OpaqueRunner,
     graph_of,
     judged_executor,
+    require_compiled_from,
     runner_of,
 )
 from torch_ir.debug.judging.delegates import Judge, Mode
@@ -113,7 +114,7 @@ def validate(
         allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
 
     Raises:
-        InvalidIRError: There is no such reader or mode, or ``graph`` cannot be judged.
+        InvalidIRError: There is no such reader or mode, or ``graph`` is of another program.
         ExecutionError: The program cannot be run.
         SerializationError: Inputs cannot be written.
 
@@ -127,11 +128,11 @@ def validate(
         >>> validate(ir, {}, (torch.tensor([0.0, 1.0]),)).verdict
         'agree'
     """
+    require_compiled_from((graph, backend), ir)
     readers, ir = _known(against), with_shown_writes(ir)
     with allow_operators(*allow), full_precision():
         given = _arguments(ir, several(inputs), kwargs or {}, symbols or {})
-        judged = _judged(ir, weights, constants, graph, backend, given)
-        _require_known(mode, judged, repro)
+        judged = _known_mode(mode, repro, _judged(ir, weights, constants, graph, backend, given))
         runs, judge = _prepared(ir, given[0], weights, constants, judged, mode, readers)
         watch = _watched(runs, *given, readers, {**(constants or {}), **(weights or {})}, judge)
     return _saved(runs.ir, watch, save_inputs, repro)
@@ -186,7 +187,8 @@ def _judged(
     return graph_of(graph) or OpaqueRunner(ir, runner_of(graph), *given)
 
 
-def _require_known(mode: str, judged: _Subject, repro: object) -> None:
+def _known_mode(mode: str, repro: object, judged: _Subject) -> _Subject:
+    """What is judged, which can be judged in this mode and with these files."""
     if mode not in get_args(Mode):
         remedy = (
             did_you_mean(str(mode), get_args(Mode)) or f"There are {', '.join(get_args(Mode))}."
@@ -195,6 +197,7 @@ def _require_known(mode: str, judged: _Subject, repro: object) -> None:
     if isinstance(judged, OpaqueRunner) and repro is not None:
         remedy = "Give the name of its backend as backend=."
         raise InvalidIRError("repro= needs to know what made the runner", remedy=remedy)
+    return judged
 
 
 def _prepared(

@@ -68,6 +68,7 @@ class NativeExecutor(DelegatingExecutor):
             keeps the arguments of a call of each delegate until it settles.
 
     Attributes:
+        source: The program, as it was given.
         ir: The program, with the delegates as functions.
         assignment: Which backend takes which node, and why the others do not.
 
@@ -90,6 +91,7 @@ class NativeExecutor(DelegatingExecutor):
     ):
         require_own_names(backends)
         require_weights(ir, weights)
+        self.source = ir
         self._options = options
         self._backends = tuple(backends)
         self._judge = timed

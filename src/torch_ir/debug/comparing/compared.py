@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.backends.partition import Partitioner
 from torch_ir.debug.comparing.accumulation import accumulated
 from torch_ir.debug.comparing.alignment import aligned_regions, nodes_for
 from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
+from torch_ir.debug.comparing.feeding import OwnKernels, feeding, parts_of
 from torch_ir.debug.comparing.golden import replayed
 from torch_ir.debug.comparing.isolation import Feed, Found, Unit, pieces
 from torch_ir.debug.comparing.keeping import Kept
@@ -27,15 +27,15 @@ from torch_ir.debug.comparing.sources import (
     LoweredSource,
     PartSource,
     Reader,
-    Symbols,
     TorchSource,
     part_of,
     source_of,
 )
 from torch_ir.debug.copies import copied
+from torch_ir.debug.eager import same_random_numbers
+from torch_ir.debug.judging.backends import require_compiled_from
 from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.executor import IRExecutor
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
@@ -86,9 +86,9 @@ def compare(
         repro: A folder for the smallest part that shows the first fault.
 
     Raises:
-        InvalidIRError: There is no such reader, mode or operator, or inputs are missing.
+        InvalidIRError: There is no such reader (of this program), mode or operator, or inputs.
         InputError: The program has no such symbol.
-        ExecutionError: There is no such backend, or the other side cannot run the program.
+        ExecutionError, BackendError: There is no such backend, or the other side cannot run.
 
     Example:
         >>> from torch_ir import parse
@@ -102,12 +102,12 @@ def compare(
     """
     _require_known(ir, mode, tolerance or {})
     require_symbols(ir, symbols or {})
+    require_compiled_from((run, against), ir)
     judged, other = source_of(run), source_of(against)
     case = Pair(ir, Externals(weights, constants), judged, other, mode)
     case.tolerance = dict(tolerance or {})
     first = _captured_inputs(ir, judged, other) if inputs is None else inputs
-    for number, sample in enumerate((first, *samples)):
-        case.look(tuple(sample), dict(symbols or {}), number)
+    case.look_at((first, *samples), dict(symbols or {}))
     if repro is not None and case.first_part is not None:
         _save(case.first_part, Path(repro))
     return case.report()
@@ -212,13 +212,22 @@ class Pair:
         self.tolerance: dict[str, float] = {}
         self.kept = Kept()
         self.whole_run = ""
-        if isinstance(judged, BackendSource):
-            written = {m.target for m in self.program.mutations}
-            fixed = {n: t for n, t in self.payload.items() if n not in written}
-            judged.held = {**fixed, **judged.held} if judged.ready else fixed
+        for side in (judged, other):
+            if isinstance(side, BackendSource):
+                side.hold(self.program, self.payload)
+
+    def look_at(
+        self, samples: Iterable[Sequence[torch.Tensor]], symbols: Mapping[str, Any]
+    ) -> None:
+        """Compare on each sample."""
+        for number, sample in enumerate(samples):
+            self._look(tuple(sample), dict(symbols), number)
 
     @full_precision()
-    def look(self, inputs: tuple[torch.Tensor, ...], symbols: dict[str, Any], number: int) -> None:
+    @same_random_numbers()
+    def _look(
+        self, inputs: tuple[torch.Tensor, ...], symbols: dict[str, Any], number: int
+    ) -> None:
         """Compare on some inputs."""
         if number and GoldenSource in {type(self.judged), type(self.other)}:
             raise InvalidIRError(
@@ -229,7 +238,7 @@ class Pair:
         given = dict(zip(self.program.input_names, copied(inputs), strict=True))
         _require_captured_inputs(given, self.judged, self.other)
         exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}
-        feed = _feeding(self.other)
+        feed = feeding(self.other, self.program)
         kept, self.kept = self.kept, Kept()  # of these inputs
         values = {**self.payload, **given, **kept.values}
         state = Feed(self.program, feed, values, dict(known), is_exact=exact)
@@ -240,13 +249,13 @@ class Pair:
             if self.mode == "accumulated" and not self._is_fed_alone
             else list(self._isolated(state))
         )
-        feeding: FeedMode = "accumulated" if isinstance(self.judged, GoldenSource) else "isolated"
-        self.found += [self._divergence(item, feeding, number) for item in found]
+        fed: FeedMode = "accumulated" if isinstance(self.judged, GoldenSource) else "isolated"
+        self.found += [self._divergence(item, fed, number) for item in found]
         if found and self.first_part is None and self.mode != "accumulated":
             self._note_part(found[0], {**self.payload, **given}, dict(known))
         is_hidden = self.mode == "accumulated" or (self.mode == "both" and not found)
         if is_hidden and not self._is_fed_alone:
-            feed = Feed(self.program, _feeding(self.other), {**self.payload, **given}, dict(known))
+            feed = Feed(self.program, feed, {**self.payload, **given}, dict(known))
             feed.tolerance = self.tolerance
             later, why = accumulated(feed, self.judged, self.externals)
             self.later += [self._divergence(item, "accumulated", number) for item in later]
@@ -273,24 +282,12 @@ class Pair:
             return self._delegated(state, judged)
         source: PartSource = TorchSource("aten") if isinstance(judged, GraphSource) else judged
         if isinstance(judged, GraphSource) and judged.graph is not None:
-            source = _OwnKernels(judged.graph.ir)
+            source = OwnKernels(judged.graph.ir)
         units = [((node,), source) for node in self.program.nodes]
         return self._units(state, units)
 
     def _delegated(self, state: Feed, source: BackendSource) -> Iterator[Found]:
-        names = {name: index for index, key in enumerate(source.ready) for name in key}
-        if names:
-            order: Sequence[OpNode] = self.program.nodes
-            groups = [
-                tuple([n for n in order if names.get(n.name) == index])
-                for index in range(len(source.ready))
-            ]
-            partition = Partitioner(_Taker(source.name, names))(self.program)
-            groups = list(partition.subgraphs) or groups
-            order = partition.order
-        else:
-            partition = Partitioner(source.backend)(self.program)
-            groups, order = list(partition.subgraphs), partition.order
+        groups, order = parts_of(source, self.program)
         parts = [part for nodes in groups if nodes for part in pieces(nodes)]
         group_of = {node.name: nodes for nodes in parts for node in nodes}
         done: set[str] = set()
@@ -393,52 +390,3 @@ def _not_seen(state: Feed, node: OpNode, made: Sequence[str], sample: int) -> st
     if not why and node.outputs and len(left) == len(made) > 0:
         why = "nothing shows it"
     return f"{why} (sample {sample})" if why and sample else why
-
-
-class _OwnKernels:
-    """The kernels of a compiled graph, one node at a time."""
-
-    name = "graph"
-
-    def __init__(self, ir: IR):
-        self._ir = ir
-
-    def call(self, body: IR, values: Tensors, symbols: Symbols) -> Sequence[torch.Tensor]:
-        """Run a part with the kernels that the graph has for it."""
-        own = [self._ir.by_name.get(node.name, node) for node in body.nodes]
-        kept = [
-            node.replace(op_type=mine.op_type) if mine.inputs == node.inputs else node
-            for node, mine in zip(body.nodes, own, strict=True)
-        ]
-        inputs = copied([values[name] for name in body.input_names])
-        return IRExecutor(body.replace(nodes=kept), {}).graph.run(inputs, {})[0]
-
-
-class _Taker:
-    """A backend that takes nodes by name, for the partition of a runner."""
-
-    def __init__(self, name: str, names: Mapping[str, int]):
-        self.name = name
-        self._names = names
-
-    def supports(self, node: OpNode, ir: IR) -> Any:
-        """Return whether the runner has the node in a delegate."""
-        from torch_ir.backends.protocol import SUPPORTED, Support
-
-        return SUPPORTED if node.name in self._names else Support.refused("torch runs it")
-
-
-def _feeding(source: AnySource) -> PartSource:
-    """What makes the values of the other side.
-
-    Raises:
-        InvalidIRError: It cannot be fed.
-    """
-    if isinstance(source, GraphSource):
-        return TorchSource("aten")
-    if isinstance(source, LoweredSource):
-        raise InvalidIRError(
-            "a lowered program cannot be what is compared with",
-            remedy="Give it as run=, and the program that it was made from as the first one.",
-        )
-    return source

@@ -48,7 +48,7 @@ class Lineage:
         case = Pair(before, self.externals, source_of(after), other, "isolated")
         case.kept = next((kept for ir, kept in self.kept if ir is case.program), Kept())
         self.kept = []
-        case.look(self.inputs, {}, 0)
+        case.look_at((self.inputs,), {})
         (state,) = case.states
         programs = [
             case.program,

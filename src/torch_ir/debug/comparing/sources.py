@@ -140,21 +140,40 @@ class ReferenceSource:
         return [constant_tensor(Constant.from_numpy(array)) for array in made]
 
 
+_Ends: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _ends(body: IR) -> _Ends:
+    """What tells a part from others of one program: nodes, inputs and outputs, in order."""
+    return tuple([node.name for node in body.nodes]), body.input_names, body.output_names
+
+
 @dataclass
 class BackendSource:
-    """A backend that compiles parts of a program."""
+    """A backend that compiles parts of a program.
+
+    Attributes:
+        backend: The backend.
+        compiled: What it made of parts, by their nodes and outputs.
+        ready: What it made of a runner's delegates, by their nodes, inputs and outputs.
+        held: Tensors that are the same in every call, by name.
+    """
 
     backend: DelegateBackend
     compiled: dict[Any, Delegated] = field(default_factory=dict[Any, Delegated])
-    ready: dict[tuple[str, ...], Delegated] = field(
-        default_factory=dict[tuple[str, ...], Delegated]
-    )
+    ready: dict[_Ends, Delegated] = field(default_factory=dict["_Ends", Delegated])
     held: Values = field(default_factory=dict[str, torch.Tensor])
 
     @property
     def name(self) -> str:
         """The backend's name."""
         return self.backend.name
+
+    def hold(self, program: IR, payload: Values) -> None:
+        """Take the weights and constants that the program does not write as fixed."""
+        written = {mutation.target for mutation in program.mutations}
+        fixed = {name: tensor for name, tensor in payload.items() if name not in written}
+        self.held = {**fixed, **self.held} if self.ready else fixed
 
     def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
         """Compile a part and run it; what the backend raises comes through."""
@@ -163,7 +182,7 @@ class BackendSource:
         key = (names, body.output_names)
         if key not in self.compiled:
             taken = body.replace(model_name=f"{self.name}_0", metadata={"backend": self.name})
-            self.compiled[key] = self.ready.get(names) or self.backend.compile(taken, held)
+            self.compiled[key] = self.ready.get(_ends(body)) or self.backend.compile(taken, held)
         given = copied([values[name] for name in body.input_names if name not in held])
         sizes = _sizes(body, symbols).values()
         with torch.no_grad():
@@ -241,7 +260,7 @@ def _of_runner(runner: DelegatingExecutor) -> BackendSource:
     delegates = list(runner.delegates.values())
     if not delegates:
         raise InvalidIRError("the runner has no delegates: torch runs the whole program")
-    ready = {tuple([n.name for n in d.body.nodes]): d.compiled for d in delegates}
+    ready = {_ends(delegate.body): delegate.compiled for delegate in delegates}
     held = {name: tensor for d in delegates for name, tensor in d.held.items()}
     return BackendSource(delegates[0].backend, ready=ready, held=held)
 

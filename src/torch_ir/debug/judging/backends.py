@@ -31,6 +31,7 @@ from torch_ir.infer.bindings import bind_inputs
 from torch_ir.ir import IR, OpNode, TensorLeaf
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.functions import written_out
+from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tree import leaves
 from torch_ir.passes.functionalization import without_writes
@@ -127,6 +128,40 @@ def graph_of(graph: object) -> ExecGraph | None:
     """Return the compiled graph of a runner, or the graph itself; None if it shows none."""
     found = getattr(graph, "graph", graph)
     return found if isinstance(found, ExecGraph) else None
+
+
+def require_compiled_from(judged: Iterable[object], ir: IR) -> None:
+    """Refuse a compiled program that is another than the one asked about: it would be judged.
+
+    Args:
+        judged: Compiled graphs and runners; anything else is left alone.
+        ir: The program.
+
+    Raises:
+        InvalidIRError: One was compiled from another program.
+    """
+    for ran in map(_source_of, judged):
+        if ran is None or ran is ir:
+            continue
+        # compiled, its groups have the names of this process
+        if difference := _without_groups(ir).diff(_without_groups(ran)):
+            raise InvalidIRError(
+                "what is judged was compiled from another program; the first change is\n"
+                f"{difference.changes[0]}",
+                remedy="Compile the program that you give, or give the one that was compiled.",
+            )
+
+
+def _source_of(judged: object) -> IR | None:
+    """The program that was compiled, if this is known of what is judged."""
+    if isinstance(judged, DelegatingExecutor):
+        return judged.source
+    graph = graph_of(judged)
+    return None if graph is None else graph.ir
+
+
+def _without_groups(ir: IR) -> IR:
+    return with_group_names(ir, dict.fromkeys(groups_of(ir), ""))
 
 
 def runner_of(graph: object) -> Runner:
