@@ -61,3 +61,38 @@ def test_another_order_is_right():
     scaled = torch_ir.validate(ir, {}, given, backend=Ordered(factor=1.01))
     assert scaled.verdict == "disagree"
     assert "sum_1" in {found.node for found in scaled.divergences}
+
+
+SIDES = ("aten", "eager")
+OPEN = """ir {
+  input %x: f32[64]
+  %a: f32[64] = aten.dropout.default(%x, 0.5, True)
+  %b: f32[64] = aten.rand_like.default(%a)
+  %c: f32[64] = aten.empty_like.default(%x)
+  %d: f32[64] = aten.mul.Tensor(%a, %b)
+  return %a, %b, %c, %d
+}"""
+
+
+def test_torch_agrees_with_itself_in_draws_and_in_memory_that_nothing_has_written():
+    program, x = torch_ir.parse(OPEN), torch.ones(64)
+    before = torch.get_rng_state()
+    for run in SIDES:
+        for against in SIDES:
+            for given in (torch.zeros(64), torch.full((64,), 7.0)):  # what empty_like may find
+                del given
+                report = torch_ir.compare(program, {}, (x,), run=run, against=against)
+                assert (report.verdict, report.compared) == ("agree", ("a", "b", "d"))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_kernel_that_draws_otherwise_is_a_fault():
+    program, x = torch_ir.parse(OPEN), torch.ones(64)
+    torch_ir.register_executor("aten.rand_like.default")(
+        lambda inputs, attributes: [torch.rand_like(inputs[0]) / 2]
+    )
+    try:
+        graph = torch_ir.compile_graph(program)
+        assert torch_ir.compare(program, {}, (x,), run=graph, against="eager").first.node == "b"
+    finally:
+        torch_ir.executor.unregister_executor("aten.rand_like.default")

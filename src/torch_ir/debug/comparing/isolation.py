@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,7 +20,8 @@ from torch_ir.debug.comparing.sources import (
     Values,
     part_of,
 )
-from torch_ir.debug.reference.denotation import REFUSED, Meanings, meaning_of
+from torch_ir.debug.eager import same_random_numbers
+from torch_ir.debug.reference.denotation import REFUSED, Meaning, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
@@ -128,11 +130,20 @@ class Feed:
         more = sum(self.tolerance.get(node.op_type, 0.0) for node in nodes)
         return {meta.name: more for meta in returned}
 
+    def seeded(self, nodes: Sequence[OpNode]) -> AbstractContextManager[None]:
+        """Return where nodes are to run: if they draw random numbers, both sides draw the same."""
+        draws = any(self.program.effects(node).draws for node in nodes)
+        return same_random_numbers() if draws else nullcontext()
+
     def known(self, node: OpNode) -> dict[str, torch.Tensor]:
         """Return what the other side makes of a node on the values so far, and note what it binds.
 
         Numbers that a node binds are in no value: torch gives them.
         """
+        with self.seeded([node]):
+            return self._known(node)
+
+    def _known(self, node: OpNode) -> dict[str, torch.Tensor]:
         if isinstance(self.other, TorchSource) or node.binds:
             return TorchSource().results(self.program, node, self.values, self.symbols)
         body = part_of(self.program, [node], node.outputs)
@@ -190,7 +201,10 @@ def node_faults(
     meaning = state.meanings.of(node)
     body = part_of(state.program, [node], node.outputs)
     if state.is_exact:
-        return state.judging.faults(body, None, state.values, known, results)
+        faults = state.judging.faults(body, None, state.values, known, results)
+        if not faults or not _leaves_open(meaning):
+            return faults
+        state = replace(state, is_exact=False)
     if isinstance(meaning, str):
         return meaning
     if meaning.open_reason:
@@ -201,6 +215,14 @@ def node_faults(
         return judging.faults(body, meaning, state.values, known, results, call=node, slack=slack)
     except TorchIRError as error:
         return f"{REFUSED}: {error_text(error)}"
+
+
+def _leaves_open(meaning: Meaning | str) -> bool:
+    """Return whether right results of torch's own may differ.
+
+    They do in memory that nothing has written, and in what stays where several values are put.
+    """
+    return not isinstance(meaning, str) and (meaning.has_open_values or meaning.has_choices)
 
 
 def region_faults(
@@ -456,7 +478,8 @@ class Unit:
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], values: Values
     ) -> Sequence[torch.Tensor] | Exception:
         body = part_of(self.state.program, nodes, returned)
-        made = attempt(self.source.call, body, values, self.state.symbols)
+        with self.state.seeded(nodes):
+            made = attempt(self.source.call, body, values, self.state.symbols)
         return made.error if isinstance(made, Raised) else made
 
     def _raised(self, nodes: Sequence[OpNode], error: Exception) -> Found:

@@ -12,6 +12,7 @@ import torch
 from torch_ir.arguments import public, require_seconds
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors
 from torch_ir.debug.copies import copied
+from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
 from torch_ir.debug.shrinking.simplification import Failing, simpler
 from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
@@ -218,7 +219,8 @@ class _RecordedProgram:
     case: Failing
 
     def __post_init__(self) -> None:
-        self._values = dict(_values_of(self.case))
+        with same_random_numbers():
+            self._values = dict(_values_of(self.case))
 
     def part(self, names: Sequence[str]) -> Failing | None:
         """Return some nodes as a case of their own; None where that is no program."""
