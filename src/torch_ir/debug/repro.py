@@ -18,6 +18,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import graphs
 from torch_ir.ir.symbols import value_at
 from torch_ir.serde import write_atomically
+from torch_ir.serde.files import make_folder
 
 _TEXT = '''\
 """{title}
@@ -80,6 +81,13 @@ raise SystemExit({{"agree": 0, "disagree": 1, "not compared": 3}}[report.verdict
 '''
 
 
+def inputs_of(part: Finding) -> Captured:
+    """Return the values that a body took, as a file holds them."""
+    values = {meta.name: part.inputs[meta.name] for meta in part.body.graph_inputs}
+    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in values.items()}
+    return Captured(part.body.model_name, (), tensors, {})
+
+
 def save_part(
     part: Finding, backend: DelegateBackend, symbols: Mapping[str, Number], folder: Path
 ) -> None:
@@ -91,12 +99,10 @@ def save_part(
         symbols: The value of each symbol in the body.
         folder: Where ``body.json``, ``inputs.safetensors`` and ``repro.py`` go.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     body = _without_symbols(part.body.replace(signature=None, metadata={}), symbols)
     body.save(folder / "body.json")
-    values = {meta.name: part.inputs[meta.name] for meta in body.graph_inputs}
-    tensors = {name: tensor.detach().clone().contiguous() for name, tensor in values.items()}
-    Captured(body.model_name, (), tensors, {}).save(folder / "inputs.safetensors")
+    inputs_of(part).save(folder / "inputs.safetensors")
     title = f"{part.node.op_type} as node {part.node.name!r} on the backend {backend.name!r}."
     place, name, code = source_of(backend)
     imports = "\nimport sys" if place else ""

@@ -46,7 +46,7 @@ from torch_ir.debug.reference.allowance import OPEN
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.openness import has_open_functions
 from torch_ir.debug.reference.tolerance_check import Error
-from torch_ir.debug.repro import repro_text, save_part
+from torch_ir.debug.repro import inputs_of, repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
@@ -68,6 +68,7 @@ from torch_ir.ops.rules import allow_operators
 from torch_ir.ops.schema import lookup
 from torch_ir.passes.functionalization import with_shown_writes
 from torch_ir.serde import write_atomically
+from torch_ir.serde.files import make_folder
 from torch_ir.steps import told
 from torch_ir.torch_api import constant_tensors, overload
 from torch_ir.weights.tensor_registry import registered_kernel
@@ -109,7 +110,7 @@ def validate(
         backend: What to judge: backends by name or as values, or a runner of compile(backend=).
         mode: ``"isolated"``: each delegate, and each of its nodes alone, gets torch's values;
             ``"accumulated"``: the delegates' own values flow on.
-        save_inputs: A ``.safetensors`` file for the inputs of the first node that diverges.
+        save_inputs: A ``.safetensors`` file for the inputs of the first node or body that differs.
         repro: A folder for the same, and ``repro.py``, which compares that node alone again.
         allow: Operators to allow although the rules refuse them: :func:`allow_operators`.
 
@@ -261,10 +262,13 @@ def _saved(
 ) -> ValidationReport:
     """The report, after what is asked for was written."""
     found = watch.found
-    if found.part is not None and repro is not None and watch.judge is not None:
-        maker = watch.judge.backend_of(found.part)
-        save_part(found.part, maker, watch.symbols, Path(repro))
-        repro = None
+    if found.part is not None and watch.judge is not None:
+        if save_inputs is not None:
+            inputs_of(found.part).save(save_inputs)
+        if repro is not None:
+            maker = watch.judge.backend_of(found.part)
+            save_part(found.part, maker, watch.symbols, Path(repro))
+        save_inputs = repro = None
     first = found.first
     if first is None:
         return watch.report()
@@ -272,8 +276,7 @@ def _saved(
     if save_inputs is not None:
         captured.save(save_inputs)
     if repro is not None:
-        folder = Path(repro)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = make_folder(repro)
         captured.save(folder / "inputs.safetensors")
         text = repro_text(ir, ir.node(first.node), found.first_symbols, first)
         write_atomically(folder / "repro.py", text.encode())

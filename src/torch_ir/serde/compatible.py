@@ -9,7 +9,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import SerializationError, counted
 from torch_ir.ir.diagnostics import errors_among
 from torch_ir.ir.graph import IR
-from torch_ir.serde.files import path_text
+from torch_ir.serde.files import make_folder, path_text
 from torch_ir.serde.json.document import dumps, loads
 from torch_ir.serde.storage import load, save
 
@@ -41,10 +41,7 @@ def save_ir(ir: IR, path: str | PathLike[str]) -> None:
         SerializationError: The file cannot be written.
     """
     name = path_text(path)
-    try:
-        Path(name).parent.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise SerializationError(f"{name}: cannot be written: {error}") from None
+    make_folder(Path(name).parent)
     save(ir, path)
 
 

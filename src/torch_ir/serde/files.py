@@ -107,6 +107,22 @@ def write_atomically(path: str | PathLike[str], data: bytes) -> None:
         file.write(data)
 
 
+def make_folder(path: str | PathLike[str]) -> Path:
+    """Make a folder and those above it, if need be, and return it.
+
+    Raises:
+        SerializationError: It cannot be made; a file may have its name.
+    """
+    name = os.fspath(path)
+    try:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        is_file = isinstance(error, FileExistsError)
+        reason = os.strerror(errno.ENOTDIR) if is_file else _reason(error)
+        raise SerializationError(f"{name}: cannot be written: {reason}") from None
+    return Path(name)
+
+
 @contextmanager
 def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     """Replace a file that is written bit by bit: the new file takes its place at the end.

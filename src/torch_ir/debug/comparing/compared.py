@@ -157,9 +157,10 @@ def _save(found: tuple[IR, Tensors], folder: Path) -> None:
     from safetensors.torch import save
 
     from torch_ir.serde import write_atomically
+    from torch_ir.serde.files import make_folder
 
     body, values = found
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     body.save(folder / "program.tir")
     write_atomically(folder / "program.ir", f"{body}\n".encode())
     tensors = {name: values[name].contiguous().clone() for name in body.input_names}

@@ -14,6 +14,7 @@ import torch
 from torch_ir.errors import counted, printable
 from torch_ir.ir import IR
 from torch_ir.serde import write_atomically
+from torch_ir.serde.files import make_folder
 from torch_ir.tables import Rows, Shown, report_text
 
 Oracle: TypeAlias = Callable[
@@ -114,10 +115,9 @@ class Reduced(Shown):
         the failure still shows.
 
         Raises:
-            SerializationError: A value cannot be written.
+            SerializationError: The folder or a value cannot be written.
         """
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        place = make_folder(folder)
         write_program(place, self.ir, self.weights, self.inputs)
         title = f"{len(self.ir.nodes)} of {counted(self.nodes_before, 'node')}"
         failure = printable(self.failure).replace("\\", " ").replace('"""', "'''")

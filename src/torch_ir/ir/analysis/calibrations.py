@@ -128,9 +128,9 @@ class Calibration(Shown):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
-        from torch_ir.serde.files import write_atomically
+        from torch_ir.serde.files import make_folder, write_atomically
 
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        make_folder(Path(path).parent)
         write_atomically(path, f"{json.dumps(self.to_dict(), indent=1)}\n".encode())
 
     @classmethod

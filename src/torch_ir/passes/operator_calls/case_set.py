@@ -18,6 +18,7 @@ from torch_ir.ir.symbols import Dim
 from torch_ir.ir.text.value_text import spell_value
 from torch_ir.ir.values import Attribute
 from torch_ir.serde import write_atomically
+from torch_ir.serde.files import make_folder
 from torch_ir.steps import steps
 from torch_ir.tables import Rows, Shown, number_text, report_text, table
 
@@ -251,20 +252,19 @@ class CaseSet(Shown):
             vectors: Whether to write ``vectors/ID.safetensors``: ``input.N``, ``output.N`` by the
                 denotation, and ``allowed.N``, how far each element may be off.
             pytest: Whether to write ``test_cases.py`` and ``conftest.py``.
+
+        Raises:
+            SerializationError: The folder or a file in it cannot be written.
         """
         from torch_ir.passes.operator_calls.vectors import vector_bytes
 
-        place = Path(folder)
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise SerializationError(f"{place}: cannot be written: {error}") from None
+        place = make_folder(folder)
         records: list[dict[str, Any]] = []
         for case in steps(self.cases):
             made = vector_bytes(case, seed) if vectors else "vectors were not asked for"
             record = {**case.to_dict(), "vectors": None, "reason": None}
             if isinstance(made, bytes):
-                (place / "vectors").mkdir(exist_ok=True)
+                make_folder(place / "vectors")
                 record["vectors"] = f"vectors/{case.id}.safetensors"
                 write_atomically(place / record["vectors"], made)
             else:
@@ -286,14 +286,14 @@ class CaseSet(Shown):
             SerializationError: There is no such file, or it has another format.
         """
         place = Path(folder)
-        file = place / "cases.json" if place.is_dir() else place
         try:
+            file = place / "cases.json" if place.is_dir() else place
             document = json.loads(file.read_text())
             if (document["format"], document["version"]) != (FORMAT, VERSION):
                 raise SerializationError(f"{file} is no file of cases of version {VERSION}")
             return cls(tuple([Case.from_dict(record) for record in document["cases"]]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            raise SerializationError(f"{file} cannot be read as cases: {error!s:.200}") from error
+            raise SerializationError(f"{place} cannot be read as cases: {error!s:.200}") from error
 
 
 def plain(value: Attribute) -> Any:
