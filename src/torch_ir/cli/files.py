@@ -113,6 +113,26 @@ def has_weights(path: str) -> bool:
         return "weights.safetensors" in archive.namelist()
 
 
+def require_other_place(file: str, output: str | None) -> None:
+    """Refuse to write a result without weights in the place of the file with them it is made of.
+
+    Raises:
+        UsageError: The weights would be lost.
+    """
+    is_named = output not in (None, STDIO) and Path(str(output)).exists()
+    if is_named and has_weights(file) and Path(str(output)).samefile(file):
+        raise click.UsageError(
+            f"{file} holds weights, which the result does not: they would be lost. Give another "
+            "name as -o"
+        )
+
+
+def note_left_weights(file: str) -> None:
+    """Say that a result has none of the weights of the file it is made of."""
+    if has_weights(file):
+        console.note(f"the weights in {file} are left out; they fit the result")
+
+
 def format_of(
     output: str | None, default: str, *, others: Sequence[str] = (), advice: str = "it"
 ) -> str:

@@ -168,6 +168,10 @@ OUTPUT = CheckedText(_require_writable)
 """The name of a file that will be written."""
 TENSORS_OUTPUT = CheckedText(_named_as(".safetensors", ".npz"))
 """The name of a file of tensors that will be written."""
+TRACE_OUTPUT = CheckedText(_named_as(".json"))
+"""The name of a trace that will be written."""
+CARD_OUTPUT = CheckedText(_named_as(".json", ".md"))
+"""The name of a score card that will be written."""
 CAPTURE_OUTPUT = CheckedText(_named_as(".safetensors"))
 """The name of a file of captured values that will be written."""
 DIALECT = CheckedText(_require_dialect)

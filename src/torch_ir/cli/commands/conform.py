@@ -6,7 +6,7 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.group import QuietCommand
-from torch_ir.cli.options import BACKEND, INPUT, OUTPUT, SECONDS, names_of_list, require_torch
+from torch_ir.cli.options import BACKEND, CARD_OUTPUT, INPUT, SECONDS, names_of_list, require_torch
 from torch_ir.cli.progress import progress
 
 
@@ -28,7 +28,9 @@ from torch_ir.cli.progress import progress
 @click.option(
     "--seconds", type=SECONDS, default=10.0, show_default=True, help="Limit of one case."
 )
-@click.option("-o", "--output", type=OUTPUT, metavar="PATH", help="Write the card: .json or .md.")
+@click.option(
+    "-o", "--output", type=CARD_OUTPUT, metavar="PATH", help="Write the card: .json or .md."
+)
 @click.option(
     "--baseline", type=INPUT, metavar="PATH", help="An older card: print what has changed."
 )

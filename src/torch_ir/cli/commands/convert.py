@@ -15,6 +15,7 @@ from torch_ir.cli.files import (
     format_of,
     has_weights,
     read_ir,
+    require_other_place,
     write,
     write_ir,
 )
@@ -75,6 +76,8 @@ def command(
     if weights is not None:
         raise click.UsageError("--weights is for .pt2 and .onnx")
     kind = to or format_of(target, "json", others=[f".{name}" for name in PROGRAMS], advice=OR_TO)
+    if kind != "tir":
+        require_other_place(file, target)
     ir = with_defaults(read_ir(file)) if defaults else read_ir(file)
     write_ir(ir, target, kind, _weights(file, kind))
 

@@ -9,7 +9,13 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
-from torch_ir.cli.files import format_of, read_ir, write_ir
+from torch_ir.cli.files import (
+    format_of,
+    note_left_weights,
+    read_ir,
+    require_other_place,
+    write_ir,
+)
 from torch_ir.cli.options import OUTPUT, TENSORS_OUTPUT, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
@@ -84,10 +90,12 @@ def command(
         if nodes or cut_off or outputs or record or output is None:
             raise click.UsageError("--stages needs -o, and nothing else says where to cut")
         _write_stages(read_ir(file), stages, Path(output))
+        note_left_weights(file)
         return
     if not nodes and not cut_off and not outputs:
         raise click.UsageError("give --from, --outputs, --nodes or --stages")
     kind = format_of(output, "text")
+    require_other_place(file, output)
     call = Invocation(**options)
     call.check_usage()
     ir = call.read(file) if record else read_ir(file)
@@ -100,14 +108,16 @@ def command(
     write_ir(part, output, kind)
     whole = ir if all(node.name in ir.by_name for node in part.nodes) else written_out(ir)
     console.note(f"{counted(len(part.nodes), 'node')} of {len(whole.nodes)}")
+    note_left_weights(file)
 
 
 def _write_stages(ir: IR, count: int, folder: Path) -> None:
     """Write the stages of a pipeline, each with its own weights, to a folder."""
     from torch_ir.passes.cutting import cut
+    from torch_ir.serde.files import make_folder
 
     parts = cut(ir, count)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for number, stage in enumerate(parts):
         write_ir(stage, str(folder / f"stage{number}.tir"), "tir")
     nodes = ", ".join(str(len(stage.nodes)) for stage in parts)

@@ -7,7 +7,13 @@ from importlib import import_module
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
+from torch_ir.cli.files import (
+    format_of,
+    note_left_weights,
+    read_ir,
+    require_other_place,
+    write_ir,
+)
 from torch_ir.cli.options import OUTPUT, ClosestChoice, allow_option, require_torch
 from torch_ir.cli.progress import progress
 from torch_ir.errors import counted
@@ -56,6 +62,7 @@ def command(
     if strict and target != "edge":
         raise click.UsageError("--strict is for --to edge")
     kind = format_of(output, "text")
+    require_other_place(file, output)
     require_torch()
     ir = read_ir(file)
     import_module("torch")  # its loading has a line of its own
@@ -63,8 +70,7 @@ def command(
         result = _lowered(ir, target, preserve, strict=strict)
     before, after = counted(len(ir.nodes), "node"), counted(len(result.nodes), "node")
     console.note(f"{before} of {ir.dialect} became {after} of {result.dialect}")
-    if has_weights(file):
-        console.note(f"the weights in {file} are left out; they fit the result")
+    note_left_weights(file)
     write_ir(result, output, kind)
 
 

@@ -9,7 +9,13 @@ import click
 
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, call_options
-from torch_ir.cli.files import format_of, has_weights, read_ir, write_ir
+from torch_ir.cli.files import (
+    format_of,
+    note_left_weights,
+    read_ir,
+    require_other_place,
+    write_ir,
+)
 from torch_ir.cli.options import OUTPUT, PASSES
 from torch_ir.cli.passes import steps_of
 from torch_ir.errors import counted
@@ -87,6 +93,7 @@ def command(
     from torch_ir.passes.base import lineage_of, require_same_values
 
     kind = format_of(output, "text")
+    require_other_place(file, output)
     call = Invocation(**options)
     call.check_usage()
     ir = before = read_ir(file) if validate == "off" else call.read(file)
@@ -120,8 +127,7 @@ def command(
     if lineage is not None and validate == "stage" and ir is not before:
         require_same_values(before, ir, "the passes", lineage)
     console.note(f"{counted(len(before.nodes), 'node')} became {counted(len(ir.nodes), 'node')}")
-    if has_weights(file):
-        console.note(f"the weights in {file} are left out; they fit the result")
+    note_left_weights(file)
     write_ir(ir, output, kind)
 
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import format_of, read_ir, write_ir
+from torch_ir.cli.files import (
+    format_of,
+    note_left_weights,
+    read_ir,
+    require_other_place,
+    write_ir,
+)
 from torch_ir.cli.options import OUTPUT, delegate_named, partition_options
 from torch_ir.errors import counted
 
@@ -24,6 +30,7 @@ def command(file: str, backend: str, min_nodes: int, output: str | None) -> None
     torch-ir partition m.tir --backend my_device.py:MyDevice --min-nodes 3
     """  # noqa: D301  # \b is a character that click reads
     kind = format_of(output, "text")
+    require_other_place(file, output)
     ir = read_ir(file)
     found = delegate_named(backend)
     from torch_ir.backends import Partitioner, to_backend
@@ -37,4 +44,5 @@ def command(file: str, backend: str, min_nodes: int, output: str | None) -> None
         f"{taken} of {counted(len(whole.nodes), 'node')} in {counted(len(calls), 'subgraph')} of "
         f"{found.name!r}"
     )
+    note_left_weights(file)
     write_ir(result, output, kind)

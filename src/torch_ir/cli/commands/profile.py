@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.call import Invocation, backend_option, call_options, graph_of
 from torch_ir.cli.files import write
-from torch_ir.cli.options import OUTPUT, by_option
+from torch_ir.cli.options import TRACE_OUTPUT, by_option
 from torch_ir.cli.progress import progress
 
 
@@ -30,7 +30,9 @@ from torch_ir.cli.progress import progress
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, not the table.")
 @backend_option
-@click.option("--chrome", type=OUTPUT, help="Write a trace for chrome://tracing or Perfetto.")
+@click.option(
+    "--chrome", type=TRACE_OUTPUT, help="Write a trace (.json) for chrome://tracing or Perfetto."
+)
 def command(
     file: str,
     repeat: int,

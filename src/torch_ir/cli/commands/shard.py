@@ -113,9 +113,10 @@ def _write(
     call: Invocation, file: str, programs: tuple[Any, ...], folder: Path, *, write_weights: bool
 ) -> None:
     from torch_ir.cli.tensors import write_tensors
+    from torch_ir.serde.files import make_folder
     from torch_ir.weights import shard_weights
 
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     weights = call.weight_tensors(programs[0], file) if write_weights else None
     if write_weights and weights is None:
         raise click.UsageError("--write-weights needs --weights")

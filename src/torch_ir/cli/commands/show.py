@@ -6,12 +6,13 @@ import re
 import sys
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.cli.files import STDIO, read_ir, write
+from torch_ir.cli.files import FORMAT_BY_SUFFIX, STDIO, read_ir, write
 from torch_ir.cli.options import OUTPUT, pattern_of
 from torch_ir.errors import counted
 from torch_ir.ir import IR, OpNode
@@ -103,6 +104,9 @@ def command(
         raise click.UsageError("give one of --module, --depth, --grep and --around")
     if origins and (depth, grep, around) != (None, None, None):
         raise click.UsageError("--origins is for whole programs, and for --module")
+    if (kind := FORMAT_BY_SUFFIX.get(Path(output or "").suffix, "text")) != "text":
+        told = f"show writes text, and a file named {output!r} is read as {kind}"
+        raise click.UsageError(f"{told}; torch-ir convert writes that")
     ir = read_ir(file)
     if grep is not None:
         text = "\n".join([line for line in _lines(ir.walk()) if grep.search(line)])

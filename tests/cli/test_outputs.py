@@ -1,0 +1,88 @@
+"""Outputs in the place of what they are made of, and under the names of other kinds of file."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from torch_ir import parse, serde
+from torch_ir.cli import main
+from torch_ir.ir import Constant
+
+PROGRAM = """ir {
+  weight @w: f32[2]
+  input %x: f32[2]
+  %y: f32[2] = aten.mul.Tensor(%x, @w)
+  %z: f32[2] = aten.relu.default(%y)
+  return %z
+}"""
+LOSING = (
+    "lower m.tir -o m.tir",
+    "lower m.tir --to edge -o folder/../m.tir",
+    "opt m.tir -o m.tir",
+    "cut m.tir --nodes z -o link.tir",
+    "partition m.tir --backend inductor -o m.tir",
+    "convert m.tir m.tir --to json",
+    "convert m.tir m.tir --to html",
+)
+MISNAMED = {
+    "show m.tir -o m.tir": "show writes text, and a file named 'm.tir' is read as tir; "
+    "torch-ir convert writes that",
+    "show m.tir -o x.html": "show writes text, and a file named 'x.html' is read as html; "
+    "torch-ir convert writes that",
+    "profile m.tir --random --repeat 1 --chrome m.tir": "the name 'm.tir' does not end in .json",
+    "conform --backend aten -o m.tir": "the name 'm.tir' does not end in .json or .md",
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    weights = {"w": Constant.from_numpy(np.float32([1, 2]))}
+    serde.save(parse(PROGRAM), tmp_path / "m.tir", weights=weights)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link.tir").symlink_to("m.tir")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(folder, arguments):
+    """The last line of stderr and the status of a call, after which the program is as before."""
+    before = hashlib.sha256((folder / "m.tir").read_bytes()).digest()
+    done = CliRunner().invoke(main, arguments.split())
+    assert hashlib.sha256((folder / "m.tir").read_bytes()).digest() == before
+    return done.stderr.splitlines()[-1], done.exit_code
+
+
+@pytest.mark.parametrize("arguments", LOSING)
+def test_what_has_no_weights_does_not_take_the_place_of_weights(folder, arguments):
+    message = (
+        "Error: m.tir holds weights, which the result does not: they would be lost. "
+        "Give another name as -o"
+    )
+    assert told(folder, arguments) == (message, 2)
+
+
+@pytest.mark.parametrize("arguments", MISNAMED)
+def test_a_result_has_no_name_of_another_kind(folder, arguments):
+    assert told(folder, arguments) == (f"Error: {MISNAMED[arguments]}", 2)
+
+
+def test_programs_without_weights_and_archives_that_keep_them_are_replaced(folder):
+    (folder / "bare.ir").write_text(PROGRAM)
+    for arguments in ("opt bare.ir -o bare.ir", "convert m.tir m.tir", "show m.tir -o m.ir"):
+        assert CliRunner().invoke(main, arguments.split()).exit_code == 0
+    assert serde.read_archive_weights("m.tir").keys() == {"w"}
+
+
+@pytest.mark.parametrize(
+    "arguments", ["cut m.tir --nodes z -o part.tir", "cut m.tir --stages 2 -o stages"]
+)
+def test_that_weights_are_left_out_is_said(folder, arguments):
+    said = ("note: the weights in m.tir are left out; they fit the result", 0)
+    assert told(folder, arguments) == said
+
+
+def test_a_file_in_the_place_of_a_folder(folder):
+    message = "error: m.tir: cannot be written: Not a directory"
+    assert told(folder, "cut m.tir --stages 2 -o m.tir") == (message, 1)
