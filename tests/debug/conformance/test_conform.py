@@ -215,3 +215,34 @@ def test_a_backend_that_loses_nan_is_found_by_special_numbers():
     card = conform(Flat(), operators=["aten.exp.default"], dtypes=["float32"])
     assert [row.status for row in card.failures] == ["nan"]
     assert card.failures[0].reason.startswith("with NaN, infinities and extremes: ")
+
+
+@pytest.mark.parametrize(
+    ("fails", "said"),
+    [
+        (lambda calls, given: calls == 2, "at a second call: "),
+        (lambda calls, given: not given[0].is_contiguous(), "where operands lie otherwise in "),
+        (lambda calls, given: given[0].storage_offset() > 0, "where operands lie otherwise in "),
+    ],
+    ids=["second call", "strides", "offset"],
+)
+def test_a_fault_of_a_second_call_or_of_other_strides_is_found(fails, said):
+    class Sometimes(DelegateBackend):
+        name = "sometimes"
+
+        def supports(self, node, ir):
+            return SUPPORTED
+
+        def compile(self, ir, payload):
+            graph, calls = compile_graph(ir.replace(signature=None)), []
+
+            def call(*given):
+                calls.append(None)
+                wrong = fails(len(calls), given)
+                return [result + 1 if wrong else result for result in graph.eval(given)]
+
+            return call
+
+    card = conform(Sometimes(), operators=["aten.mul.Tensor"], dtypes=["float32"])
+    assert {row.status for row in card.failures} == {"wrong"}
+    assert all(row.reason.startswith(said) for row in card.failures)
