@@ -49,8 +49,7 @@ def pointwise(
     """
     dtype = dtype or result_dtype(*operands)
     taken = [operand_in(operand, dtype, operands) for operand in operands]
-    with np.errstate(all="ignore"):  # NaN, inf and wrapping are the meaning, not faults
-        return rounded(cast(Any, function)(*broadcast_all(*taken)), result or dtype)
+    return rounded(cast(Any, function)(*broadcast_all(*taken)), result or dtype)
 
 
 def operand_in(operand: Operand, dtype: np.dtype[Any], operands: tuple[Operand, ...]) -> Array:

@@ -74,6 +74,8 @@ def denotes(
         tolerance: How far a kernel's results may be off: a kind, or a function that gives the
             bound of each element. Without it, no kernel can be compared with the meaning.
 
+    NumPy's warnings are off in it: NaN, infinities and wrapping are the meaning, not faults.
+
     Raises:
         InvalidIRError: An overload already has a meaning, or the kind is none.
 
@@ -93,14 +95,15 @@ def denotes(
         )
 
     def decorate(function: F) -> F:
+        meaning = np.errstate(all="ignore")(function)
         for op_type in op_types:
             if op_type in _DENOTATIONS:
                 raise InvalidIRError(
                     f"{op_type} already means {_DENOTATIONS[op_type].function.__qualname__}"
                 )
-            _DENOTATIONS[op_type] = Denotation(op_type, function, draws, tolerance)
+            _DENOTATIONS[op_type] = Denotation(op_type, meaning, draws, tolerance)
             note_extension("denotation", op_type, function)
-        return function
+        return meaning
 
     return decorate
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -46,7 +47,7 @@ def _exact(value: Any) -> Any:
 def converted(call: BoundedCall) -> Errors:
     """Bound by the operator's rule for operands of the wider type."""
     target = call["output_dtype"]
-    names = denotation(call["op"]).function.__code__.co_varnames
+    names = signature(denotation(call["op"]).function).parameters
     values = [rounded(a, target) if isinstance(a, np.ndarray) else a for a in call["args"]]
     arguments = dict(zip(names, values, strict=False))
     from torch_ir.semantics.bounds.table import RULES  # which names this rule

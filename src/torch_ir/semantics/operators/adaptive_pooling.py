@@ -29,7 +29,6 @@ def _counts(values: Array, output_size: int | Sequence[int], rank: int) -> tuple
     return counts
 
 
-@np.errstate(all="ignore")
 def _mean(values: Array, output_size: int | Sequence[int], rank: int) -> Array:
     counts = _counts(values, output_size, rank)
     if not is_inexact(values.dtype):
@@ -69,7 +68,6 @@ for _rank in (2, 3):
 
 def _declare_gradient(rank: int) -> None:
     @denotes(f"aten._adaptive_avg_pool{rank}d_backward.default")
-    @np.errstate(all="ignore")
     def adaptive_avg_pool_backward(grad_output: Array, self: Array) -> Array:
         """The gradient of the mean: an element gets ``grad_output / number`` of its windows."""
         upper = grad_output.astype(working(self.dtype))

@@ -485,8 +485,7 @@ def ldexp(self: Array, other: Array) -> Array:
     """
     if is_float(self.dtype) and is_integer(other.dtype):
         wide, exponents = self.astype(np.float64), other.astype(np.int32)  # as C's function takes
-        with np.errstate(all="ignore"):
-            return rounded(np.ldexp(wide, exponents), self.dtype)
+        return rounded(np.ldexp(wide, exponents), self.dtype)
     powers = pointwise(np.exp2, other, dtype=floating(other))
     return pointwise(lambda a, b: a * b, self, powers)
 

@@ -46,7 +46,6 @@ def _softmax(scores: Array) -> tuple[Array, Array]:
     return shifted / divisor, (np.log(divisor) + greatest)[..., 0]
 
 
-@np.errstate(all="ignore")
 def _attention(
     query: Array,
     key: Array,
@@ -164,7 +163,6 @@ def scaled_dot_product_attention_math(
 
 
 @denotes("aten._scaled_dot_product_flash_attention_for_cpu_backward.default")
-@np.errstate(all="ignore")
 def flash_attention_backward(
     grad_out: Array,
     query: Array,

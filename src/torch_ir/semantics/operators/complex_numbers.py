@@ -13,7 +13,6 @@ from torch_ir.semantics.pointwise import floating, is_real_number, pointwise, re
 from torch_ir.semantics.registry import denotes
 
 
-@np.errstate(all="ignore")
 def log_of_one_and(x: Array) -> Array:
     """Return ``ln(1 + x)`` without cancellation near 0, of complex numbers too."""
     if not is_complex(x.dtype):
@@ -24,7 +23,6 @@ def log_of_one_and(x: Array) -> Array:
     return np.where(np.abs(x) < 0.5, near, np.log(1 + x)).astype(x.dtype)
 
 
-@np.errstate(all="ignore")
 def complex_log_sum(first: Array, second: Array) -> Array:
     """Return ``high + log(1 + exp(low - high))``, of which the real part of high is the larger.
 

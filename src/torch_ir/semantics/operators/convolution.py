@@ -137,7 +137,6 @@ def _transposed_sizes(
 
 
 @denotes("aten.convolution.default", "aten._convolution.default", "aten._convolution.deprecated")
-@np.errstate(all="ignore")
 def convolution(
     input: Array,
     weight: Array,
@@ -186,7 +185,6 @@ def convolution(
 
 
 @denotes("aten.convolution_backward.default")
-@np.errstate(all="ignore")
 def convolution_backward(
     grad_output: Array,
     input: Array,

@@ -40,7 +40,6 @@ def _require(p: float, *operands: Array) -> None:
 
 
 @denotes("aten._cdist_forward.default", "aten.cdist.default")
-@np.errstate(all="ignore")
 def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None) -> Array:
     """``result[…, i, j] = ‖x1[…, i, :] - x2[…, j, :]‖ₚ``; batches broadcast.
 
@@ -66,7 +65,6 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None)
 
 
 @denotes("aten._pdist_forward.default", "aten.pdist.default")
-@np.errstate(all="ignore")
 def pdist(self: Array, p: float = 2.0) -> Array:
     """``‖self[i] - self[j]‖ₚ`` for i < j, in the order (0, 1), (0, 2), …, (1, 2), ….
 

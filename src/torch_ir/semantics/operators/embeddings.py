@@ -194,7 +194,6 @@ def _bounds(count: int, offsets: Array, include_last_offset: bool) -> tuple[list
 
 
 @denotes("aten._embedding_bag_dense_backward.default")
-@np.errstate(all="ignore")
 def embedding_bag_dense_backward(
     grad: Array,
     indices: Array,
@@ -284,7 +283,6 @@ def _owners(offset2bag: Array, offsets: Array, count: int) -> Array:
 
 
 @denotes("aten._embedding_bag_per_sample_weights_backward.default")
-@np.errstate(all="ignore")
 def embedding_bag_per_sample_weights_backward(
     grad: Array,
     weight: Array,

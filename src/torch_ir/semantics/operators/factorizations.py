@@ -102,7 +102,6 @@ def eigvals(self: Array) -> Array:
 
 
 @denotes("aten.linalg_pinv.atol_rtol_tensor")
-@np.errstate(all="ignore")
 def pseudoinverse(
     self: Array, *, atol: Array | None = None, rtol: Array | None = None, hermitian: bool = False
 ) -> Array:

@@ -43,11 +43,10 @@ def faked(
 
 def _codes(values: Array, scale: Any, zero_point: Any, kind: str = "float32") -> Array:
     """Whole numbers, before they are clamped: ``1 / scale`` is rounded to float32 first."""
-    with np.errstate(all="ignore"):
-        scaled = (values.astype(kind) * (Single(1) / scale)).astype(kind)
-        if np.asarray(zero_point).dtype.kind == "f":
-            return np.rint(scaled + zero_point)
-        return np.nan_to_num(np.rint(scaled)).astype("float64") + zero_point
+    scaled = (values.astype(kind) * (Single(1) / scale)).astype(kind)
+    if np.asarray(zero_point).dtype.kind == "f":
+        return np.rint(scaled + zero_point)
+    return np.nan_to_num(np.rint(scaled)).astype("float64") + zero_point
 
 
 def along_axis(parameter: Array, axis: int, rank: int) -> Array:
@@ -231,8 +230,7 @@ def choose_qparams_per_token_asymmetric(input: Array, dtype: DType) -> tuple[Arr
     """
     kind = input.dtype if is_inexact(input.dtype) else DEFAULT_FLOAT
     low, high = _ends(input, -1)
-    with np.errstate(all="ignore"):
-        span = (high - low).astype("float64")
+    span = (high - low).astype("float64")
 
     def step(values: Any) -> Array:
         return rounded(values, kind).astype("float64")
@@ -286,9 +284,8 @@ def parameters_of(
         reach = max(abs(low / ends[0]), abs(high / ends[1]))
         low, high = (float(Single(reach * end)) for end in ends)
     scale = (high - low) / (most - least)
-    with np.errstate(all="ignore"):
-        if Single(scale) == 0 or np.isinf(Single(1) / Single(scale)):
-            scale = 0.1
+    if Single(scale) == 0 or np.isinf(Single(1) / Single(scale)):
+        scale = 0.1
     small = float(Single(6.1e-5))
     if scale < small:
         grown, scale = small / scale, small

@@ -62,7 +62,6 @@ def im2col(
 
 
 @denotes("aten.col2im.default")
-@np.errstate(all="ignore")
 def col2im(
     self: Array,
     output_size: Sequence[int],

@@ -160,7 +160,6 @@ def _gates(x: Array, dim: int) -> tuple[Array, Array, Array]:
 
 
 @denotes("aten.glu_jvp.default")
-@np.errstate(all="ignore")
 def glu_jvp(glu: Array, x: Array, dx: Array, dim: int) -> Array:
     """What ``glu = a · σ(b)`` moves by with its halves: ``σ · da + glu · (1 - σ) · db``."""
     _, _, gate = _gates(x, dim)
@@ -169,7 +168,6 @@ def glu_jvp(glu: Array, x: Array, dx: Array, dim: int) -> Array:
 
 
 @denotes("aten.glu_backward_jvp.default")
-@np.errstate(all="ignore")
 def glu_backward_jvp(
     grad_x: Array, grad_glu: Array, x: Array, dgrad_glu: Array, dx: Array, dim: int
 ) -> Array:
@@ -191,7 +189,6 @@ def glu_backward_jvp(
 
 
 @denotes("aten._trilinear.default")
-@np.errstate(all="ignore")
 def trilinear(
     i1: Array,
     i2: Array,
@@ -216,16 +213,15 @@ def trilinear(
 
 def _slopes(difference: Array, p: float, distance: Array, kind: np.dtype[Any]) -> Array:
     """The derivative of the distance by each difference; 0 where the distance is."""
-    with np.errstate(all="ignore"):
-        if p == 0:
-            return np.zeros_like(difference)
-        if p == 1:
-            return np.sign(difference)
-        if p == inf:
-            single = np.abs(difference).astype(kind) == distance.astype(kind)
-            return np.sign(difference) * single
-        found = np.sign(difference) * (np.abs(difference) / distance) ** (p - 1)
-        return np.where(distance == 0, 0, np.where(difference == 0, 0, found))
+    if p == 0:
+        return np.zeros_like(difference)
+    if p == 1:
+        return np.sign(difference)
+    if p == inf:
+        single = np.abs(difference).astype(kind) == distance.astype(kind)
+        return np.sign(difference) * single
+    found = np.sign(difference) * (np.abs(difference) / distance) ** (p - 1)
+    return np.where(distance == 0, 0, np.where(difference == 0, 0, found))
 
 
 @denotes("aten._cdist_backward.default")

@@ -100,7 +100,6 @@ def slopes_of(
     return [(*tap, sign * turn * scale) for tap, sign in zip(taps, (-1, 1), strict=True)]
 
 
-@np.errstate(all="ignore")
 def _sampled(
     input: Array, grid: Array, mode: int, padding_mode: int, align_corners: bool, rank: int
 ) -> Array:
@@ -173,7 +172,6 @@ def grid_sampler(*, input: Array, **arguments: Any) -> Array:
 
 
 @denotes("aten.affine_grid_generator.default")
-@np.errstate(all="ignore")
 def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool) -> Array:
     """The points of a grid, moved by an affine map: ``result[n, p] = theta[n] @ (p, 1)``.
 

@@ -108,8 +108,7 @@ def put(self: Array, places: Array, values: Array, accumulate: bool) -> Array:
         result[flat[chosen]] = values[chosen]
         return result.reshape(self.shape)
     wide = self.reshape(-1).astype(working(self.dtype))
-    with np.errstate(all="ignore"):
-        np.add.at(wide, places, values.astype(wide.dtype))
+    np.add.at(wide, places, values.astype(wide.dtype))
     return rounded(wide, self.dtype).reshape(self.shape)
 
 
@@ -270,8 +269,7 @@ def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: comp
     places = _along(self, dim, index)
     values = _parts(places, source, self)
     factor = element(alpha, self.dtype) if self.dtype.kind in "biu" else alpha
-    with np.errstate(all="ignore"):
-        return put(self, places, values.astype(working(self.dtype)) * factor, accumulate=True)
+    return put(self, places, values.astype(working(self.dtype)) * factor, accumulate=True)
 
 
 @denotes("aten.index_copy.default")

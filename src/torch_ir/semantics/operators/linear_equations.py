@@ -79,7 +79,6 @@ def upper_of(factors: Array) -> Array:
     return np.triu(factors[..., : min(factors.shape[-2:]), :])
 
 
-@np.errstate(all="ignore")
 def substituted(matrix: Array, given: Array, *, upper: bool, unit: bool = False) -> Array:
     """Return the solution of ``matrix · x = given`` for triangular matrices, row by row."""
     batch, count = np.broadcast_shapes(matrix.shape[:-2], given.shape[:-2]), matrix.shape[-1]
@@ -125,7 +124,6 @@ def _square(matrix: Array) -> Array:
     return matrix
 
 
-@np.errstate(all="ignore")
 def factored(matrix: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]:
     """Return LU factors, pivots and infos of a batch in working precision."""
     least = min(matrix.shape[-2:])
@@ -184,7 +182,6 @@ def read_by_columns(A: Array) -> Array:
 
 
 @denotes("aten._linalg_det.default")
-@np.errstate(all="ignore")
 def determinant(A: Array) -> tuple[Array, Array, Array]:
     """The product of U's diagonal, with the sign of the exchanges; the factors.
 
@@ -197,7 +194,6 @@ def determinant(A: Array) -> tuple[Array, Array, Array]:
 
 
 @denotes("aten._linalg_slogdet.default")
-@np.errstate(all="ignore")
 def log_determinant(A: Array) -> tuple[Array, Array, Array, Array]:
     """The determinant's sign, or phase, and the logarithm of its modulus; its factors."""
     factors, rows, _ = factored(read_by_columns(A))
@@ -213,7 +209,6 @@ def _columns(A: Array, B: Array) -> tuple[Array, bool]:
 
 
 @denotes("aten._linalg_solve_ex.default")
-@np.errstate(all="ignore")
 def solve(
     A: Array, B: Array, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Array, ...]:
@@ -252,7 +247,6 @@ def _exchanged(rows: Array, given: Array, *, back: bool = False) -> Array:
 
 
 @denotes("aten.linalg_inv_ex.default")
-@np.errstate(all="ignore")
 def inverse(A: Array, *, check_errors: bool = False) -> tuple[Array, Array]:
     """The inverse and the info of its factorization."""
     del check_errors
@@ -261,7 +255,6 @@ def inverse(A: Array, *, check_errors: bool = False) -> tuple[Array, Array]:
 
 
 @denotes("aten.linalg_lu_solve.default")
-@np.errstate(all="ignore")
 def lu_solve(
     LU: Array, pivots: Array, B: Array, *, left: bool = True, adjoint: bool = False
 ) -> Array:
@@ -366,7 +359,6 @@ def cholesky_inverse(self: Array, upper: bool = False) -> Array:
 
 
 @denotes("aten.linalg_matrix_exp.default")
-@np.errstate(all="ignore")
 def matrix_exponential(self: Array) -> Array:
     """``Σ Aᵏ / k!``: of ``A / 2ˢ``, whose norm is at most 1, and squared s times, each by its own.
 

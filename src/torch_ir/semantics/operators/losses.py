@@ -94,8 +94,7 @@ def joined(terms: Array, axis: int = 0) -> Array:
     """Return ``log Σ exp`` along an axis; of nothing but -inf, -inf."""
     greatest = np.max(terms, axis, keepdims=True, initial=-np.inf)
     settled = np.where(np.isinf(greatest), 0, greatest)
-    with np.errstate(all="ignore"):
-        whole = np.log(np.sum(np.exp(terms - settled), axis, keepdims=True)) + settled
+    whole = np.log(np.sum(np.exp(terms - settled), axis, keepdims=True)) + settled
     return np.squeeze(whole, axis)
 
 
@@ -176,7 +175,6 @@ def _shape_of(found: Sequence[Labelling], log_probs: Array) -> tuple[int, int, i
 
 
 @denotes("aten._ctc_loss_backward.default", "aten._ctc_loss_backward.Tensor")
-@np.errstate(all="ignore")
 def ctc_loss_backward(
     grad: Array,
     log_probs: Array,
@@ -229,7 +227,6 @@ def least_slope(dtype: np.dtype[Any]) -> float:
 
 
 @denotes("aten.binary_cross_entropy_backward.default")
-@np.errstate(all="ignore")
 def binary_cross_entropy_backward(
     grad_output: Array,
     self: Array,
@@ -368,8 +365,7 @@ def nll_loss_forward(
         result = losses
         total = total if self.ndim == 1 else np.zeros(())
     else:
-        with np.errstate(all="ignore"):
-            result = np.sum(losses) / total if reduction == MEAN else np.sum(losses)
+        result = np.sum(losses) / total if reduction == MEAN else np.sum(losses)
     return rounded(np.asarray(result), self.dtype), rounded(np.asarray(total), self.dtype)
 
 

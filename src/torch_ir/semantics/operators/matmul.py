@@ -29,7 +29,6 @@ from torch_ir.semantics.pointwise import pointwise
 from torch_ir.semantics.registry import denotes
 
 
-@np.errstate(all="ignore")
 def product(first: Array, second: Array) -> Array:
     """The product as ``numpy.matmul`` has it, in working precision.
 
@@ -53,7 +52,6 @@ def _ranks(*expected: tuple[Array, int]) -> None:
             raise InvalidIRError(f"a tensor of shape {list(values.shape)} has not rank {rank}")
 
 
-@np.errstate(all="ignore")
 def _scaled_sum(self: Array, beta: complex, term: Array, alpha: complex, dtype: Any) -> Array:
     """``beta · self + alpha · term``; without ``self`` where beta is 0, even if it has NaN."""
     if self.dtype != dtype:
@@ -180,7 +178,6 @@ def baddbmm(
 
 
 @denotes("aten.addbmm.default")
-@np.errstate(all="ignore")
 def addbmm(
     self: Array, batch1: Array, batch2: Array, *, beta: complex = 1, alpha: complex = 1
 ) -> Array:
@@ -198,7 +195,6 @@ def addmv(self: Array, mat: Array, vec: Array, *, beta: complex = 1, alpha: comp
 
 
 @denotes("aten.addr.default")
-@np.errstate(all="ignore")
 def addr(self: Array, vec1: Array, vec2: Array, *, beta: complex = 1, alpha: complex = 1) -> Array:
     """``beta · self + alpha · (vec1 ⊗ vec2)``; unlike a matrix product it promotes types."""
     _ranks((vec1, 1), (vec2, 1))
@@ -235,7 +231,6 @@ def vdot(self: Array, other: Array) -> Array:
 
 
 @denotes("aten.outer.default", "aten.ger.default")
-@np.errstate(all="ignore")
 def outer(self: Array, vec2: Array) -> Array:
     """``result[i, j] = self[i] · vec2[j]``, in the dtype that the two have together."""
     _ranks((self, 1), (vec2, 1))
@@ -260,7 +255,6 @@ def matmul(self: Array, other: Array) -> Array:
 
 
 @denotes("aten.inner.default")
-@np.errstate(all="ignore")
 def inner(self: Array, other: Array) -> Array:
     """``Σₖ self[…, k] · other[…, k]`` for all pairs of the other axes; numbers just multiply.
 
@@ -278,7 +272,6 @@ def inner(self: Array, other: Array) -> Array:
 
 
 @denotes("aten.linear.default")
-@np.errstate(all="ignore")
 def linear(input: Array, weight: Array, bias: Array | None = None) -> Array:
     """``input @ weightᵀ + bias``, rounded once.
 

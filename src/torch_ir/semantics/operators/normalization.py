@@ -49,16 +49,14 @@ def statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
 
 def _moments(wide: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array]:
     """Mean and 1 / √(variance + eps) over axes, which stay with size 1."""
-    with np.errstate(all="ignore"):
-        return wide_mean(wide, axes), 1 / np.sqrt(wide_variance(wide, axes, 0) + eps)
+    return wide_mean(wide, axes), 1 / np.sqrt(wide_variance(wide, axes, 0) + eps)
 
 
 def _scaled(wide: Array, weight: Array | None, bias: Array | None, shape: Sequence[int]) -> Array:
     """``wide · weight + bias``, either left out where absent."""
-    with np.errstate(all="ignore"):
-        if weight is not None:
-            wide = wide * widened(weight).reshape(shape)
-        return wide if bias is None else wide + widened(bias).reshape(shape)
+    if weight is not None:
+        wide = wide * widened(weight).reshape(shape)
+    return wide if bias is None else wide + widened(bias).reshape(shape)
 
 
 def trailing(input: Array, normalized_shape: Sequence[int]) -> tuple[int, ...]:
@@ -99,8 +97,7 @@ def native_layer_norm(
     dtype = statistics_dtype(input, weight, bias)
     wide = widened(input)
     mean, rstd = _moments(wide, axes, eps)
-    with np.errstate(all="ignore"):
-        normal = (wide - mean) * rstd
+    normal = (wide - mean) * rstd
     result = _scaled(normal, weight, bias, normalized_shape)
     if not prod(normalized_shape):
         mean = np.zeros_like(mean)
@@ -163,8 +160,7 @@ def native_group_norm(
     dtype = statistics_dtype(input, weight, bias)
     parts = widened(input).reshape(N, group, C // group * HxW)
     mean, rstd = _moments(parts, (2,), eps)
-    with np.errstate(all="ignore"):
-        normal = ((parts - mean) * rstd).reshape(N, C, HxW)
+    normal = ((parts - mean) * rstd).reshape(N, C, HxW)
     result = _scaled(normal, weight, bias, [C, 1]).reshape(input.shape)
     mean, rstd = (rounded(value.reshape(N, group), dtype) for value in (mean, rstd))
     return rounded(result, input.dtype), mean, rstd
@@ -212,9 +208,8 @@ def _with_running(
     for given in (weight, bias, running_mean, running_var):
         _channels(given, input.shape[1])
     dtype = statistics_dtype(input, weight, bias, running_mean, running_var)
-    with np.errstate(all="ignore"):
-        rstd = 1 / np.sqrt(widened(running_var) + eps)
-        normal = (widened(input) - widened(running_mean).reshape(shape)) * rstd.reshape(shape)
+    rstd = 1 / np.sqrt(widened(running_var) + eps)
+    normal = (widened(input) - widened(running_mean).reshape(shape)) * rstd.reshape(shape)
     result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
     return result, np.empty(0, dtype), np.empty(0, dtype)
 
@@ -231,8 +226,7 @@ def _with_batch(
     dtype = statistics_dtype(input, weight, bias, *running)
     wide = widened(input)
     mean, rstd = _moments(wide, axes, eps)
-    with np.errstate(all="ignore"):
-        normal = (wide - mean) * rstd
+    normal = (wide - mean) * rstd
     result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
     return result, rounded(mean.reshape(-1), dtype), rounded(rstd.reshape(-1), dtype)
 
@@ -370,8 +364,7 @@ def batch_norm_no_update(
 
 def _moved(running: Array, batch: Array, momentum: float) -> Array:
     """The running statistics after a batch."""
-    with np.errstate(all="ignore"):
-        return rounded((1 - momentum) * widened(running) + momentum * batch, running.dtype)
+    return rounded((1 - momentum) * widened(running) + momentum * batch, running.dtype)
 
 
 @denotes("aten.batch_norm.default")
@@ -423,9 +416,8 @@ def fused_rms_norm(
     dtype = input.dtype if input.dtype.itemsize > 2 else np.dtype("float32")
     wide = widened(input)
     added = float(np.finfo(dtype).eps) if eps is None else eps
-    with np.errstate(all="ignore"):
-        rrms = 1 / np.sqrt(wide_mean(wide**2, axes) + added)
-        result = _scaled(wide * rrms, weight, None, normalized_shape)
+    rrms = 1 / np.sqrt(wide_mean(wide**2, axes) + added)
+    result = _scaled(wide * rrms, weight, None, normalized_shape)
     return rounded(result, input.dtype), rounded(rrms, dtype)
 
 

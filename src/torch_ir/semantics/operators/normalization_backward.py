@@ -34,10 +34,7 @@ Gradients = tuple[Array | None, Array | None, Array | None]
 
 def _through(scaled: Array, normal: Array, rstd: Array, axes: tuple[int, ...]) -> Array:
     """The gradient of x, from gγ and x̂."""
-    with np.errstate(all="ignore"):
-        return rstd * (
-            scaled - wide_mean(scaled, axes) - normal * wide_mean(scaled * normal, axes)
-        )
+    return rstd * (scaled - wide_mean(scaled, axes) - normal * wide_mean(scaled * normal, axes))
 
 
 @denotes("aten.native_layer_norm_backward.default")
@@ -58,10 +55,9 @@ def native_layer_norm_backward(
     axes = trailing(input, normalized_shape)
     others = tuple(range(axes[0]))
     gradient, spread = widened(grad_out), widened(rstd)
-    with np.errstate(all="ignore"):
-        normal = (widened(input) - widened(mean)) * spread
-        scaled = gradient if weight is None else gradient * widened(weight)
-        of_weight = np.sum(gradient * normal, axis=others)
+    normal = (widened(input) - widened(mean)) * spread
+    scaled = gradient if weight is None else gradient * widened(weight)
+    of_weight = np.sum(gradient * normal, axis=others)
     results: Gradients = (
         rounded(_through(scaled, normal, spread, axes), input.dtype),
         None if weight is None else rounded(of_weight, weight.dtype),
@@ -91,13 +87,12 @@ def native_group_norm_backward(
     require_groups(input, N, C, HxW, group)
     shape = (N, group, C // group, HxW)
     gradient, spread = widened(grad_out).reshape(shape), widened(rstd).reshape(N, group, 1, 1)
-    with np.errstate(all="ignore"):
-        normal = (widened(input).reshape(shape) - widened(mean).reshape(N, group, 1, 1)) * spread
-        scaled = gradient
-        if weight is not None:
-            scaled = gradient * widened(weight).reshape(group, C // group, 1)
-        of_weight = np.sum(gradient * normal, axis=(0, 3)).reshape(C)
-        of_bias = np.sum(gradient, axis=(0, 3)).reshape(C)
+    normal = (widened(input).reshape(shape) - widened(mean).reshape(N, group, 1, 1)) * spread
+    scaled = gradient
+    if weight is not None:
+        scaled = gradient * widened(weight).reshape(group, C // group, 1)
+    of_weight = np.sum(gradient * normal, axis=(0, 3)).reshape(C)
+    of_bias = np.sum(gradient, axis=(0, 3)).reshape(C)
     of_input = _through(scaled, normal, spread, (2, 3)).reshape(input.shape)
     dtype = input.dtype if weight is None else weight.dtype
     results = (rounded(of_input, input.dtype), rounded(of_weight, dtype), rounded(of_bias, dtype))
@@ -142,11 +137,10 @@ def native_batch_norm_backward(
         running_mean, running_var, save_mean, save_invstd, train=train, eps=eps
     )
     gradient, spread = widened(grad_out), spread.reshape(shape)
-    with np.errstate(all="ignore"):
-        normal = (widened(input) - mean.reshape(shape)) * spread
-        scaled = gradient if weight is None else gradient * widened(weight).reshape(shape)
-        of_input = _through(scaled, normal, spread, axes) if train else scaled * spread
-        of_weight, of_bias = np.sum(gradient * normal, axis=axes), np.sum(gradient, axis=axes)
+    normal = (widened(input) - mean.reshape(shape)) * spread
+    scaled = gradient if weight is None else gradient * widened(weight).reshape(shape)
+    of_input = _through(scaled, normal, spread, axes) if train else scaled * spread
+    of_weight, of_bias = np.sum(gradient * normal, axis=axes), np.sum(gradient, axis=axes)
     results = (rounded(of_input, input.dtype), rounded(of_weight, dtype), rounded(of_bias, dtype))
     return _masked(results, output_mask)
 
@@ -168,8 +162,7 @@ def batch_statistics(
     mean, spread = (save_mean, save_invstd) if train else (running_mean, running_var)
     if mean is None or spread is None:
         raise InvalidIRError("the statistics of a batch are absent")
-    with np.errstate(all="ignore"):
-        return widened(mean), widened(spread) if train else 1 / np.sqrt(widened(spread) + eps)
+    return widened(mean), widened(spread) if train else 1 / np.sqrt(widened(spread) + eps)
 
 
 @denotes("aten.batch_norm_backward.default")
@@ -182,7 +175,6 @@ def batch_norm_backward(
 
 
 @denotes("aten._weight_norm_interface_backward.default")
-@np.errstate(all="ignore")
 def weight_norm_backward(
     grad_w: Array, saved_v: Array, saved_g: Array, saved_norms: Array, dim: int
 ) -> tuple[Array, Array]:

@@ -64,18 +64,17 @@ def by_recurrence(first: Callable[[Array], Array], step: Step, x: Array, degrees
     Raises:
         InvalidIRError: A degree is greater than :data:`MOST`.
     """
-    with np.errstate(all="ignore"):
-        whole = np.where(degrees < 2.0**63, np.trunc(degrees), -1.0)
-        if whole.max(initial=0) > MOST:
-            raise InvalidIRError(
-                f"a polynomial of degree {whole.max():g} takes more than {MOST} steps"
-            )
-        total = np.where(whole == 0, np.ones_like(x), np.zeros_like(x))
-        before, p = np.ones_like(x), first(x)
-        for k in range(1, int(whole.max(initial=0)) + 1):
-            total = np.where(whole == k, p, total)
-            before, p = p, step(k, x, p, before)
-        return np.where(np.isnan(x) & (whole > 0), np.nan, total)
+    whole = np.where(degrees < 2.0**63, np.trunc(degrees), -1.0)
+    if whole.max(initial=0) > MOST:
+        raise InvalidIRError(
+            f"a polynomial of degree {whole.max():g} takes more than {MOST} steps"
+        )
+    total = np.where(whole == 0, np.ones_like(x), np.zeros_like(x))
+    before, p = np.ones_like(x), first(x)
+    for k in range(1, int(whole.max(initial=0)) + 1):
+        total = np.where(whole == k, p, total)
+        before, p = p, step(k, x, p, before)
+    return np.where(np.isnan(x) & (whole > 0), np.nan, total)
 
 
 def _declare(name: str, first: Callable[[Array], Array], step: Step, text: str) -> None:

@@ -111,7 +111,6 @@ def _divisors(pool: Pool, count_include_pad: bool, divisor_override: int | None)
     return np.maximum(total, 1)  # the sum of a window without elements is 0 anyway
 
 
-@np.errstate(all="ignore")
 def _average(
     self: Array, pool: Pool, count_include_pad: bool, divisor_override: int | None = None
 ) -> Array:
@@ -174,7 +173,6 @@ for _rank in (2, 3):
 
 
 @denotes("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
-@np.errstate(all="ignore")
 def avg_pool_backward(
     grad_output: Array,
     self: Array,
@@ -207,7 +205,6 @@ def _lowest(dtype: np.dtype[Any]) -> Any:
     return np.iinfo(dtype).min if is_integer(dtype) else np.array(-np.inf).astype(dtype)
 
 
-@np.errstate(all="ignore")
 def _maximum(self: Array, pool: Pool) -> tuple[Array, Array]:
     rank = len(pool.sizes)
     sides = pool.sides(self, _lowest(self.dtype))
@@ -277,7 +274,6 @@ for _rank in (1, 2, 3):
     "aten.max_pool2d_with_indices_backward.default",
     "aten.max_pool3d_with_indices_backward.default",
 )
-@np.errstate(all="ignore")
 def max_pool_with_indices_backward(
     grad_output: Array,
     self: Array,
@@ -402,7 +398,6 @@ def _declare_fractional(rank: int) -> None:
         return best.astype(self.dtype), places.astype("int64")
 
 
-@np.errstate(invalid="ignore")
 def _largest_at(
     plane: Array, starts: Sequence[Array], kernel: Sequence[int]
 ) -> tuple[Array, Array]:

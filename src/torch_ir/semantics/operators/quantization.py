@@ -230,8 +230,7 @@ def _codes(values: Array, low: Any, high: Any, dtype: DType) -> Array:
     bounds = np.iinfo(dtype)
     if not bounds.min <= low <= high <= bounds.max:
         raise InvalidIRError(f"codes from {low} to {high} are no {dtype}")
-    with np.errstate(invalid="ignore"):  # NaN, which has no code
-        found = np.clip(values, values.dtype.type(low), values.dtype.type(high)).astype(dtype)
+    found = np.clip(values, values.dtype.type(low), values.dtype.type(high)).astype(dtype)
     return np.asarray(found)
 
 

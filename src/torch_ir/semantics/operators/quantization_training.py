@@ -53,7 +53,6 @@ def _in_single(*tensors: Array) -> list[Array]:
 
 
 @denotes("aten._fake_quantize_learnable_per_tensor_affine_backward.default")
-@np.errstate(all="ignore")
 def learnable_backward(
     grad: Array,
     self: Array,
@@ -89,7 +88,6 @@ def tensor_zero(zero_point: Array, quant_min: int, quant_max: int) -> float:
 
 
 @denotes("aten._fake_quantize_learnable_per_channel_affine_backward.default")
-@np.errstate(all="ignore")
 def learnable_channels_backward(
     grad: Array,
     self: Array,
@@ -172,5 +170,4 @@ def _moved(running: Array, seen: Array, part: float) -> Array:
     if running.size != seen.size:
         return seen.astype(running.dtype)
     step = (Single(part) * (seen - running)).astype("float32")
-    with np.errstate(invalid="ignore"):
-        return np.where(np.isinf(running), seen, running + step).astype(running.dtype)
+    return np.where(np.isinf(running), seen, running + step).astype(running.dtype)

@@ -69,7 +69,6 @@ def scaled_mm_v2(
 
 
 @denotes("aten._scaled_mm.default")
-@np.errstate(all="ignore")
 def scaled_mm(
     self: Array,
     mat2: Array,

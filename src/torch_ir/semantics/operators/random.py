@@ -261,8 +261,7 @@ def multinomial(self: Array, num_samples: int, draws: Draws, replacement: bool =
     if num_samples > np.count_nonzero(wide, axis=-1).min(initial=wide.shape[-1]):
         raise InvalidIRError(f"{num_samples} elements cannot be drawn without replacement")
     waits = -np.log1p(-draws.uniform(wide.shape, np.dtype("float64")))
-    with np.errstate(all="ignore"):
-        order = np.argsort(-(wide / waits), axis=-1, kind="stable")
+    order = np.argsort(-(wide / waits), axis=-1, kind="stable")
     return order[..., :num_samples].astype("int64")
 
 
@@ -310,8 +309,7 @@ def cauchy(self: Array, draws: Draws, median: float = 0.0, sigma: float = 1.0) -
 def geometric(self: Array, p: float, draws: Draws) -> Array:
     """The number of trials up to the first success, ``⌈ln(1 - u) / ln(1 - p)⌉``, at least 1."""
     drawn = draws.uniform(self.shape, np.dtype("float64"))
-    with np.errstate(all="ignore"):
-        return rounded(np.maximum(np.ceil(np.log1p(-drawn) / np.log1p(-p)), 1), self.dtype)
+    return rounded(np.maximum(np.ceil(np.log1p(-drawn) / np.log1p(-p)), 1), self.dtype)
 
 
 @denotes("aten.random.default", "aten.random.from", "aten.random.to", draws=True)
@@ -341,7 +339,6 @@ def standard_gamma(self: Array, draws: Draws) -> Array:
 
 
 @denotes("aten._sample_dirichlet.default", draws=True)
-@np.errstate(all="ignore")
 def sample_dirichlet(self: Array, draws: Draws) -> Array:
     """From Dirichlet's distribution: gamma's along the last dimension, parts of their sum."""
     require_type("sample_dirichlet", is_float, self)
@@ -372,7 +369,6 @@ def _log_factorials(count: int) -> Array:
 
 
 @denotes("aten.poisson.default", draws=True)
-@np.errstate(all="ignore")
 def poisson(self: Array, draws: Draws) -> Array:
     """Poisson's with the rate that stands in ``self``, in its type.
 
@@ -392,7 +388,6 @@ def poisson(self: Array, draws: Draws) -> Array:
 
 
 @denotes("aten.binomial.default", draws=True)
-@np.errstate(all="ignore")
 def binomial(count: Array, prob: Array, draws: Draws) -> Array:
     """The successes among ``count`` trials of probability ``prob``, in the type of the first.
 

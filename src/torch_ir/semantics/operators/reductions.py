@@ -63,8 +63,7 @@ def total(
     """
     dtype = accumulated(self, dtype)
     axes = reduced_axes(dim, self.ndim)
-    with np.errstate(all="ignore"):
-        return rounded(np.sum(_wide(self, dtype), axis=axes, keepdims=keepdim), dtype)
+    return rounded(np.sum(_wide(self, dtype), axis=axes, keepdims=keepdim), dtype)
 
 
 @denotes("aten.nansum.default")
@@ -100,8 +99,7 @@ def _mean_dtype(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
 
 def wide_mean(wide: Array, axes: tuple[int, ...], keepdim: bool = True) -> Array:
     """Mean of values in working precision, not rounded."""
-    with np.errstate(all="ignore"):
-        return np.sum(wide, axis=axes, keepdims=keepdim) / count(wide.shape, axes)
+    return np.sum(wide, axis=axes, keepdims=keepdim) / count(wide.shape, axes)
 
 
 def count(shape: Sequence[int], axes: Sequence[int]) -> np.float64:
@@ -118,9 +116,8 @@ def nanmean(
     wide = _wide(self, taken)
     axes = reduced_axes(dim, self.ndim)
     present = wide == wide
-    with np.errstate(all="ignore"):
-        sums = np.sum(np.where(present, wide, 0), axis=axes, keepdims=keepdim)
-        return rounded(sums / np.sum(present, axis=axes, keepdims=keepdim), taken)
+    sums = np.sum(np.where(present, wide, 0), axis=axes, keepdims=keepdim)
+    return rounded(sums / np.sum(present, axis=axes, keepdims=keepdim), taken)
 
 
 @denotes("aten.prod.default", "aten.prod.dim_int")
@@ -133,8 +130,7 @@ def product(
     """
     dtype = accumulated(self, dtype)
     axes = reduced_axes(dim, self.ndim)
-    with np.errstate(all="ignore"):
-        return rounded(np.prod(_wide(self, dtype), axis=axes, keepdims=keepdim), dtype)
+    return rounded(np.prod(_wide(self, dtype), axis=axes, keepdims=keepdim), dtype)
 
 
 @denotes("aten.trace.default")
@@ -212,8 +208,7 @@ def _extreme(self: Array, dim: Dims, keepdim: bool, largest: bool) -> Array:
     axes = reduced_axes(dim, self.ndim)
     _require_elements(self, axes)
     reduce = np.max if largest else np.min
-    with np.errstate(all="ignore"):
-        return rounded(reduce(_ordered(self), axis=axes, keepdims=keepdim), self.dtype)
+    return rounded(reduce(_ordered(self), axis=axes, keepdims=keepdim), self.dtype)
 
 
 @denotes("aten.amax.default", "aten.max.default")
@@ -308,8 +303,7 @@ def _shifted(wide: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
     real = np.real(wide)
     peak = np.max(real, axis=axes, keepdims=True, initial=-np.inf)
     peak = np.where(np.isinf(peak), 0, peak)
-    with np.errstate(all="ignore"):
-        return wide - peak, peak
+    return wide - peak, peak
 
 
 @denotes("aten.logsumexp.default", "aten.special_logsumexp.default")
@@ -321,8 +315,7 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     dtype = DEFAULT_FLOAT if is_integer(self.dtype) or is_bool(self.dtype) else self.dtype
     axes = reduced_axes(dim, self.ndim)
     below, peak = _shifted(_wide(self, dtype), axes)
-    with np.errstate(all="ignore"):
-        result = np.log(np.sum(np.exp(below), axis=axes, keepdims=True)) + peak
+    result = np.log(np.sum(np.exp(below), axis=axes, keepdims=True)) + peak
     return rounded(result if keepdim else np.squeeze(result, axes), dtype)
 
 
@@ -331,16 +324,15 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
 
 def wide_norm(magnitude: Array, order: float, axes: tuple[int, ...], keepdim: bool) -> Array:
     """``(Σ |x|ᵖ)^(1/p)`` in working precision; p = 0 counts what is not 0, ±inf is an extreme."""
-    with np.errstate(all="ignore"):
-        if order == 0:
-            return np.sum(magnitude != 0, axis=axes, keepdims=keepdim).astype("float64")
-        if np.isinf(order):
-            reduce = np.max if order > 0 else np.min
-            return reduce(magnitude, axis=axes, keepdims=keepdim)
-        if order == 1:
-            return np.sum(magnitude, axis=axes, keepdims=keepdim)
-        powers = np.sum(np.power(magnitude, order), axis=axes, keepdims=keepdim)
-        return np.sqrt(powers) if order == 2 else np.power(powers, 1 / order)
+    if order == 0:
+        return np.sum(magnitude != 0, axis=axes, keepdims=keepdim).astype("float64")
+    if np.isinf(order):
+        reduce = np.max if order > 0 else np.min
+        return reduce(magnitude, axis=axes, keepdims=keepdim)
+    if order == 1:
+        return np.sum(magnitude, axis=axes, keepdims=keepdim)
+    powers = np.sum(np.power(magnitude, order), axis=axes, keepdims=keepdim)
+    return np.sqrt(powers) if order == 2 else np.power(powers, 1 / order)
 
 
 @denotes("aten.linalg_vector_norm.default")
@@ -369,14 +361,12 @@ def vector_norm(
     if ord < 0 or ord == np.inf:
         _require_elements(self, axes)
     taken = self.dtype if dtype is None else dtype
-    with np.errstate(all="ignore"):
-        magnitude = np.abs(_wide(self, taken))
+    magnitude = np.abs(_wide(self, taken))
     result = wide_norm(magnitude, float(ord), axes, keepdim)
     return rounded(result, real_of(taken))
 
 
 @denotes("aten.linalg__powsum.default")
-@np.errstate(all="ignore")
 def power_sum(
     self: Array,
     ord: float = 2,
@@ -421,8 +411,7 @@ def norm_dtype(
 @denotes("aten.dist.default")
 def dist(self: Array, other: Array, p: float = 2) -> Array:
     """The norm of the difference of two tensors, which broadcast; shape []."""
-    with np.errstate(all="ignore"):
-        difference = _wide(self) - _wide(other)
+    difference = _wide(self) - _wide(other)
     dtype = real_of(result_dtype(self, other))
     if not difference.size:
         return rounded(0.0, dtype)

@@ -67,7 +67,6 @@ def reflected(packed: Array, scales: Array, other: Array, *, transposed: bool = 
 
 
 @denotes("aten.linalg_householder_product.default")
-@np.errstate(all="ignore")
 def householder_product(input: Array, tau: Array) -> Array:
     """The first columns of Q, as many as the operand has.
 
@@ -83,7 +82,6 @@ def householder_product(input: Array, tau: Array) -> Array:
 
 
 @denotes("aten.ormqr.default")
-@np.errstate(all="ignore")
 def ormqr(
     self: Array, input2: Array, input3: Array, left: bool = True, transpose: bool = False
 ) -> Array:

@@ -267,7 +267,6 @@ def cubic_slope(far: Array) -> Array:
     return np.where(far <= 1, near, beyond)
 
 
-@np.errstate(all="ignore")
 def _interpolated(
     values: Array,
     goal: Sequence[int],

@@ -26,8 +26,7 @@ def _scanned(scan: Any, self: Array, dim: int, dtype: np.dtype[Any] | None) -> A
     wide = rounded(self, taken).astype(working(taken))
     if not self.ndim or is_bool(taken):
         return rounded(wide, taken)
-    with np.errstate(all="ignore"):
-        return rounded(scan(wide, axis=place, dtype=wide.dtype), taken)
+    return rounded(scan(wide, axis=place, dtype=wide.dtype), taken)
 
 
 @denotes("aten.cumsum.default")
@@ -66,8 +65,7 @@ def _log_sum(first: Array, second: Array) -> Array:
     """``log(exp(first) + exp(second))`` of numbers, the larger of which may be infinite."""
     peak = np.maximum(np.real(first), np.real(second))
     peak = np.where(np.isinf(peak), 0, peak)
-    with np.errstate(all="ignore"):
-        return np.log(np.exp(first - peak) + np.exp(second - peak)) + peak
+    return np.log(np.exp(first - peak) + np.exp(second - peak)) + peak
 
 
 def _extremes(self: Array, dim: int, largest: bool) -> tuple[Array, Array]:
@@ -80,8 +78,7 @@ def _extremes(self: Array, dim: int, largest: bool) -> tuple[Array, Array]:
     values, places = line.copy(), np.zeros(line.shape, "int64")
     for i in range(1, len(line)):
         before, here = values[i - 1], line[i]
-        with np.errstate(all="ignore"):
-            reached = (here >= before) if largest else (here <= before)
+        reached = (here >= before) if largest else (here <= before)
         taken = (here != here) | (reached & (before == before))
         values[i] = np.where(taken, here, before)
         places[i] = np.where(taken, i, places[i - 1])

@@ -138,12 +138,11 @@ def reduced_into(
     counts = np.full(wide.shape, int(include_self))
     if not include_self:  # the first value takes the place of what is there
         wide[places[::-1]] = values[::-1] if neutral is None else neutral
-    with np.errstate(all="ignore"):
-        join.at(wide, places, values)
-        if reduce == "mean":
-            np.add.at(counts, places, 1)
-            counts = np.maximum(counts, 1)
-            wide = wide // counts if is_integer(self.dtype) else wide / counts
+    join.at(wide, places, values)
+    if reduce == "mean":
+        np.add.at(counts, places, 1)
+        counts = np.maximum(counts, 1)
+        wide = wide // counts if is_integer(self.dtype) else wide / counts
     return rounded(wide, self.dtype).reshape(self.shape)
 
 

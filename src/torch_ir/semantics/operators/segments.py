@@ -34,7 +34,6 @@ _JOIN: Mapping[str, Callable[..., Any]] = {
 
 
 @denotes("aten.segment_reduce.default")
-@np.errstate(all="ignore")
 def segment_reduce(
     data: Array,
     reduce: str,
@@ -79,7 +78,6 @@ def _marks(reduce: str, lengths: Array | None, offsets: Array | None) -> Array:
 
 
 @denotes("aten._segment_reduce_backward.default")
-@np.errstate(all="ignore")
 def segment_reduce_backward(
     grad: Array,
     output: Array,
@@ -148,8 +146,7 @@ def histogram_by_edges(
     weights = np.ones(values.shape) if weight is None else widened(weight).reshape(-1)
     places = np.minimum(np.searchsorted(edges, values[inside], "right") - 1, len(edges) - 2)
     counts = np.bincount(places, weights[inside], minlength=len(edges) - 1)
-    with np.errstate(all="ignore"):
-        result = counts / (counts.sum() * np.diff(edges)) if density else counts
+    result = counts / (counts.sum() * np.diff(edges)) if density else counts
     return rounded(result, self.dtype), rounded(edges, self.dtype)
 
 
@@ -214,8 +211,7 @@ def histogramdd_by_edges(
     counts = np.zeros([len(edge) - 1 for edge in edges])
     np.add.at(counts, tuple(places), weights[inside])
     if density:
-        with np.errstate(all="ignore"):
-            counts = counts / (counts.sum() * volumes(edges))
+        counts = counts / (counts.sum() * volumes(edges))
     return rounded(counts, self.dtype)
 
 
@@ -262,7 +258,6 @@ def equal_edges(values: Array, bins: int, given: Sequence[float] | None) -> Arra
 
 
 @denotes("aten.embedding_renorm.default")
-@np.errstate(all="ignore")
 def embedding_renorm(self: Array, indices: Array, max_norm: float, norm_type: float) -> Array:
     """The table with each row that indices name scaled to ``max_norm``, where it is longer."""
     table = widened(self)

@@ -137,7 +137,6 @@ def _declare(op_type: str) -> None:
     back = op_type.endswith("_backward.default")
     operand = "grad_output" if back else "input" if op_type.endswith(".vec") else "self"
 
-    @np.errstate(all="ignore")
     def resampled(**arguments: Any) -> Array:
         """The operand through each axis's weights (of a gradient, their transpose), rounded once.
 

@@ -22,24 +22,21 @@ def _axes(dim: int, rank: int) -> tuple[int, ...]:
 
 def _below(wide: Array, axes: tuple[int, ...]) -> Array:
     """Values less their line's largest: ``exp`` does not overflow, and inf − inf is NaN."""
-    with np.errstate(all="ignore"):
-        return wide - np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
+    return wide - np.max(wide, axis=axes, keepdims=True, initial=-np.inf)
 
 
 def wide_log_softmax(wide: Array, dim: int) -> Array:
     """``x − log Σ exp(x)`` along a dimension, in working precision."""
     axes = _axes(dim, wide.ndim)
     below = _below(wide, axes)
-    with np.errstate(all="ignore"):
-        return below - np.log(np.sum(np.exp(below), axis=axes, keepdims=True))
+    return below - np.log(np.sum(np.exp(below), axis=axes, keepdims=True))
 
 
 def wide_softmax(wide: Array, dim: int) -> Array:
     """``exp(x) / Σ exp(x)`` along a dimension, in working precision."""
     axes = _axes(dim, wide.ndim)
-    with np.errstate(all="ignore"):
-        powers = np.exp(_below(wide, axes))
-        return powers / np.sum(powers, axis=axes, keepdims=True)
+    powers = np.exp(_below(wide, axes))
+    return powers / np.sum(powers, axis=axes, keepdims=True)
 
 
 def _taken(self: Array, dtype: np.dtype[Any] | None) -> np.dtype[Any]:
@@ -106,7 +103,6 @@ def safe_softmax(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> A
 
 
 @denotes("aten._masked_softmax.default")
-@np.errstate(all="ignore")
 def masked_softmax(
     self: Array, mask: Array, dim: int | None = None, mask_type: int | None = None
 ) -> Array:
@@ -143,7 +139,6 @@ def hidden_by(values: Array, mask: Array, mask_type: int | None) -> Array:
 
 
 @denotes("aten._softmax_backward_data.default")
-@np.errstate(all="ignore")
 def softmax_backward(
     grad_output: Array, output: Array, dim: int, input_dtype: np.dtype[Any]
 ) -> Array:
@@ -154,7 +149,6 @@ def softmax_backward(
 
 
 @denotes("aten._masked_softmax_backward.default")
-@np.errstate(all="ignore")
 def masked_softmax_backward(
     grad_output: Array, output: Array, mask: Array, dim: int | None = None
 ) -> Array:
@@ -166,7 +160,6 @@ def masked_softmax_backward(
 
 
 @denotes("aten._log_softmax_backward_data.default")
-@np.errstate(all="ignore")
 def log_softmax_backward(
     grad_output: Array, output: Array, dim: int, input_dtype: np.dtype[Any]
 ) -> Array:

@@ -41,7 +41,6 @@ def _axes(values: Array, dim: Sequence[int]) -> list[int]:
 
 
 @denotes("aten._fft_r2c.default")
-@np.errstate(all="ignore")
 def fft_r2c(self: Array, dim: Sequence[int], normalization: int, onesided: bool) -> Array:
     """The forward transform of real numbers.
 
@@ -67,7 +66,6 @@ def fft_r2c(self: Array, dim: Sequence[int], normalization: int, onesided: bool)
 
 
 @denotes("aten._fft_c2r.default")
-@np.errstate(all="ignore")
 def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: int) -> Array:
     """The backward transform to real numbers: the inverse of :func:`fft_r2c`, one-sided.
 
@@ -93,7 +91,6 @@ def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: 
 
 
 @denotes("aten._fft_c2c.default")
-@np.errstate(all="ignore")
 def fft_c2c(self: Array, dim: Sequence[int], normalization: int, forward: bool) -> Array:
     """The transform of complex numbers, forward or backward; shape and dtype: the same.
 

@@ -21,11 +21,10 @@ def wide_variance(
     wide: Array, axes: tuple[int, ...], correction: float, keepdim: bool = True
 ) -> Array:
     """``Σ |x − mean|² / max(n − correction, 0)`` of values in working precision, not rounded."""
-    with np.errstate(all="ignore"):
-        deviation = wide - wide_mean(wide, axes)
-        squares = np.real(deviation) ** 2 + np.imag(deviation) ** 2
-        freedom = np.maximum(count(wide.shape, axes) - correction, 0)
-        return np.sum(squares, axis=axes, keepdims=keepdim) / freedom
+    deviation = wide - wide_mean(wide, axes)
+    squares = np.real(deviation) ** 2 + np.imag(deviation) ** 2
+    freedom = np.maximum(count(wide.shape, axes) - correction, 0)
+    return np.sum(squares, axis=axes, keepdims=keepdim) / freedom
 
 
 def _variance(self: Array, dim: Dims, correction: float | None, keepdim: bool) -> Array:
@@ -56,8 +55,7 @@ def std(
     self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Array:
     """The square root of the variance, rounded once; see ``var``."""
-    with np.errstate(all="ignore"):
-        root = np.sqrt(_variance(self, dim, correction, keepdim))
+    root = np.sqrt(_variance(self, dim, correction, keepdim))
     return rounded(root, real_of(self.dtype))
 
 

@@ -57,7 +57,6 @@ def _pivot(rest: Array) -> tuple[int, int]:
 
 
 @denotes("aten.linalg_ldl_factor_ex.default")
-@np.errstate(all="ignore")
 def ldl_factor(
     self: Array, *, hermitian: bool = False, check_errors: bool = False
 ) -> tuple[Array, Array, Array]:
@@ -144,7 +143,6 @@ def rebuilt(packed: Array, pivots: Array, *, hermitian: bool) -> tuple[Array, Ar
 
 
 @denotes("aten.linalg_ldl_solve.default")
-@np.errstate(all="ignore")
 def ldl_solve(
     LD: Array,  # noqa: N803  the schema's name
     pivots: Array,
