@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -112,6 +112,31 @@ def declare(function: Function, meaning: str, *op_types: str) -> None:
     """Declare one function of a family: what it means, and the overloads that mean it."""
     function.__doc__, function.__qualname__ = meaning, op_types[0].split(".")[1]
     denotes(*op_types)(function)
+
+
+def restate(
+    function: Function,
+    *op_types: str,
+    part: int | None = None,
+    without: Collection[str] = (),
+    **names: str,
+) -> None:
+    """Declare overloads that mean what another one does, or one of its results.
+
+    Args:
+        function: The meaning of the other.
+        *op_types: The overloads.
+        part: Which of the results; all if None.
+        without: Their arguments that change nothing.
+        **names: The other's argument for each of theirs that has another name.
+    """
+
+    def restated(**arguments: Any) -> Any:
+        kept = {names.get(n, n): value for n, value in arguments.items() if n not in without}
+        results = function(**kept)
+        return results if part is None else results[part]
+
+    declare(restated, function.__doc__ or "", *op_types)
 
 
 @public

@@ -18,6 +18,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.ops.clamps import clamp_cuts_bounds
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_float, is_inexact
+from torch_ir.semantics.operators.elementwise import declare_functions
 from torch_ir.semantics.pointwise import (
     bound_as,
     is_real_number,
@@ -140,12 +141,6 @@ def silu(self: Array) -> Array:
     return pointwise(lambda x: x / (1 + np.exp(-x)), self)
 
 
-@denotes("aten.mish.default")
-def mish(self: Array) -> Array:
-    """``x · tanh(ln(1 + eˣ))``."""
-    return _activation("mish", lambda x: x * np.tanh(np.logaddexp(0, x)), self)
-
-
 @denotes("aten.softplus.default")
 def softplus(self: Array, beta: float = 1, threshold: float = 20) -> Array:
     """``ln(1 + e^(beta · x)) / beta``, and ``x`` where ``beta · x > threshold``."""
@@ -156,26 +151,22 @@ def softplus(self: Array, beta: float = 1, threshold: float = 20) -> Array:
     )
 
 
-@denotes("aten.log_sigmoid.default")
-def log_sigmoid(self: Array) -> Array:
-    """``ln(1 / (1 + e⁻ˣ)) = −ln(1 + e⁻ˣ)``."""
-    return _activation("log_sigmoid", lambda x: -np.logaddexp(0, -x), self)
-
-
-@denotes("aten.hardsigmoid.default")
-def hardsigmoid(self: Array) -> Array:
-    """``min(max(x + 3, 0), 6) / 6``."""
-    return _activation("hardsigmoid", lambda x: _ramp(x) / 6, self)
-
-
-@denotes("aten.hardswish.default")
-def hardswish(self: Array) -> Array:
-    """``x · min(max(x + 3, 0), 6) / 6``."""
-    return _activation("hardswish", lambda x: x * _ramp(x) / 6, self)
-
-
 def _ramp(x: Array) -> Array:
     return np.minimum(np.maximum(x + 3, 0), 6)
+
+
+declare_functions(
+    {
+        "mish": (lambda x: x * np.tanh(np.logaddexp(0, x)), "``x · tanh(ln(1 + eˣ))``."),
+        "log_sigmoid": (
+            lambda x: -np.logaddexp(0, -x),
+            "``ln(1 / (1 + e⁻ˣ)) = −ln(1 + e⁻ˣ)``.",
+        ),
+        "hardsigmoid": (lambda x: _ramp(x) / 6, "``min(max(x + 3, 0), 6) / 6``."),
+        "hardswish": (lambda x: x * _ramp(x) / 6, "``x · min(max(x + 3, 0), 6) / 6``."),
+    },
+    is_float,
+)
 
 
 @denotes("aten.hardshrink.default")

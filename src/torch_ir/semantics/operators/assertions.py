@@ -5,6 +5,7 @@ Source: torch's documentation of ``torch._assert_async`` and ``torch._check``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array
 from torch_ir.semantics.operators.control_flow import truth
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 @denotes("aten._assert_async.default", "aten._assert_async.msg")
@@ -33,20 +34,6 @@ def assert_scalar(self: complex, assert_msg: str = "") -> tuple[()]:
 def make_dep_token(dtype: np.dtype[Any] | None = None) -> Array:
     """A tensor without dimensions that orders what takes it; its value is of no account."""
     return np.zeros((), DEFAULT_FLOAT if dtype is None else dtype)
-
-
-@denotes("aten._functional_assert_async.msg")
-def functional_assert_async(self: Array, assert_msg: str, dep_token: Array) -> Array:
-    """:func:`assert_async`, and the token, on which what comes later depends."""
-    assert_async(self, assert_msg)
-    return dep_token.copy()
-
-
-@denotes("aten._functional_assert_scalar.default")
-def functional_assert_scalar(self: complex, assert_msg: str, dep_token: Array) -> Array:
-    """:func:`assert_scalar`, and the token."""
-    assert_scalar(self, assert_msg)
-    return dep_token.copy()
 
 
 @denotes("aten._assert_tensor_metadata.default")
@@ -72,13 +59,20 @@ def sym_constrain_range(size: int, min: int | None = None, max: int | None = Non
     return ()
 
 
-@denotes(
+def _declare_ordered(function: Callable[..., tuple[()]], *op_types: str) -> None:
+    def ordered(*, dep_token: Array, **arguments: Any) -> Array:
+        function(**arguments)
+        return dep_token.copy()
+
+    declare(
+        ordered, "The same condition, and the token, on which what comes later depends.", *op_types
+    )
+
+
+_declare_ordered(assert_async, "aten._functional_assert_async.msg")
+_declare_ordered(assert_scalar, "aten._functional_assert_scalar.default")
+_declare_ordered(
+    sym_constrain_range,
     "aten._functional_sym_constrain_range.default",
     "aten._functional_sym_constrain_range_for_size.default",
 )
-def functional_sym_constrain_range(
-    size: int, min: int | None, max: int | None, dep_token: Array
-) -> Array:
-    """:func:`sym_constrain_range`, and the token."""
-    sym_constrain_range(size, min, max)
-    return dep_token.copy()

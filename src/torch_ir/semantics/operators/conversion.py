@@ -24,7 +24,7 @@ from torch_ir.semantics.dtypes import (
     is_complex,
     rounded,
 )
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 DType = np.dtype[Any]
 
@@ -53,16 +53,8 @@ def to_dtype(self: Operand, dtype: DType | None = None, copy: bool = False) -> A
     return converted(values, dtype or values.dtype)
 
 
-@denotes("prims.convert_element_type.default")
-def convert_element_type(a: Array, dtype: DType) -> Array:
-    """The elements converted to ``dtype``, as :func:`converted`."""
-    return converted(a, dtype)
-
-
-@denotes("quantized_decomposed.convert_element_type.no_fuse")
-def convert_element_type_apart(input: Array, dtype: DType) -> Array:
-    """As :func:`convert_element_type`; only passes treat it otherwise."""
-    return converted(input, dtype)
+restate(to_dtype, "prims.convert_element_type.default", a="self")
+restate(to_dtype, "quantized_decomposed.convert_element_type.no_fuse", input="self")
 
 
 @denotes("aten.dequantize.self")

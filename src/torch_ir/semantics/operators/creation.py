@@ -17,7 +17,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.broadcast import broadcast_to
 from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_integer, result_dtype, rounded
 from torch_ir.semantics.pointwise import is_real_number, number_as
-from torch_ir.semantics.registry import declare, denotes
+from torch_ir.semantics.registry import declare, denotes, restate
 from torch_ir.torch_versions import torch_is
 
 DType = np.dtype[Any]
@@ -41,18 +41,15 @@ def full_like(self: Array, fill_value: complex, dtype: DType | None = None) -> A
     return _filled(self.shape, fill_value, dtype or self.dtype)
 
 
+restate(full_like, "aten.fill.Scalar", value="fill_value")
+
+
 @denotes("aten.new_full.default")
 def new_full(
     self: Array, size: Sequence[int], fill_value: complex, dtype: DType | None = None
 ) -> Array:
     """``fill_value`` everywhere, in the type of ``self``; as :func:`full`."""
     return _filled(size, fill_value, dtype or self.dtype)
-
-
-@denotes("aten.fill.Scalar")
-def fill(self: Array, value: complex) -> Array:
-    """``value`` everywhere, in the shape and type of ``self``; as :func:`full`."""
-    return _filled(self.shape, value, self.dtype)
 
 
 @denotes("aten.fill.Tensor")
@@ -89,7 +86,7 @@ def _declare(names: Sequence[str], number: int, meaning: str) -> None:
     declare(of_type, f"{meaning}, in the type of ``self``.", f"aten.new_{name}.default")
 
 
-_declare(("aten.zeros.default", "zeros"), 0, "0 everywhere")
+_declare(("aten.zeros.default", "zeros", "aten._efficientzerotensor.default"), 0, "0 everywhere")
 _declare(("aten.ones.default", "ones"), 1, "1 everywhere")
 _declare(
     ("aten.empty.memory_format", "empty", "dim_order_ops._empty_dim_order.default"),
@@ -109,12 +106,7 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: DType | Non
     return _filled(size, 0, dtype or DEFAULT_FLOAT)
 
 
-@denotes("aten.empty_permuted.default")
-def empty_permuted(
-    size: Sequence[int], physical_layout: Sequence[int], dtype: DType | None = None
-) -> Array:
-    """Any values, as :func:`empty_strided`."""
-    return empty_strided(size, physical_layout, dtype)
+restate(empty_strided, "aten.empty_permuted.default", physical_layout="stride")
 
 
 @denotes("aten.new_empty_strided.default")
@@ -195,9 +187,3 @@ def tril_indices(row: int, col: int, offset: int = 0, dtype: DType | None = None
 def triu_indices(row: int, col: int, offset: int = 0, dtype: DType | None = None) -> Array:
     """Rows and columns of the places on and above a diagonal, row by row; shape ``[2, n]``."""
     return np.stack(np.triu_indices(row, offset, col)).astype(dtype or "int64")
-
-
-@denotes("aten._efficientzerotensor.default")
-def efficientzerotensor(size: Sequence[int], dtype: DType | None = None) -> Array:
-    """Zeros."""
-    return np.zeros(tuple(size), dtype or DEFAULT_FLOAT)

@@ -9,8 +9,8 @@ special values.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -107,28 +107,30 @@ def _to_integer(name: str, function: Callable[[Array], Any], values: Array) -> A
     return values.copy() if whole(values) else pointwise(function, values)
 
 
-@denotes("aten.floor.default")
-def floor(self: Array) -> Array:
-    """The largest integer not above; keeps −0 and ±inf. Integers stay."""
-    return _to_integer("floor", np.floor, self)
+def _declare_rounding(names: str, function: Callable[[Array], Any], meaning: str) -> None:
+    def denoted(self: Array) -> Array:
+        return _to_integer(names.split()[0], function, self)
+
+    declare(denoted, meaning, *[f"aten.{name}.default" for name in names.split()])
 
 
-@denotes("aten.ceil.default")
-def ceil(self: Array) -> Array:
-    """The smallest integer not below, −0 for (−1, 0); keeps −0 and ±inf. Integers stay."""
-    return _to_integer("ceil", np.ceil, self)
-
-
-@denotes("aten.trunc.default", "aten.fix.default")
-def trunc(self: Array) -> Array:
-    """The integer next toward zero, with the sign kept; keeps ±inf. Integers stay."""
-    return _to_integer("trunc", np.trunc, self)
-
-
-@denotes("aten.round.default")
-def round(self: Array) -> Array:
-    """The nearest integer, of two the even one, with the sign kept. Integers stay."""
-    return _to_integer("round", np.rint, self)
+for _row in (
+    ("floor", np.floor, "The largest integer not above; keeps −0 and ±inf. Integers stay."),
+    (
+        *("ceil", np.ceil),
+        "The smallest integer not below, −0 for (−1, 0); keeps −0 and ±inf. Integers stay.",
+    ),
+    (
+        *("trunc fix", np.trunc),
+        "The integer next toward zero, with the sign kept; keeps ±inf. Integers stay.",
+    ),
+    (
+        "round",
+        np.rint,
+        "The nearest integer, of two the even one, with the sign kept. Integers stay.",
+    ),
+):
+    _declare_rounding(*_row)
 
 
 @denotes("aten.round.decimals")
@@ -266,17 +268,30 @@ _REAL: Mapping[str, tuple[Callable[[Array], Any], str]] = {
 """The same of those that refuse complex numbers."""
 
 
-def _declare(names: str, function: Callable[[Array], Any], meaning: str, *, real: bool) -> None:
-    def denoted(self: Array) -> Array:
-        return _real(names.split()[0], function, self) if real else _floating(function, self)
+def declare_functions(
+    rows: Mapping[str, tuple[Callable[[Array], Any], str]],
+    accepted: Callable[[np.dtype[Any]], bool],
+    argument: Literal["self", "x"] = "self",
+) -> None:
+    """Declare functions of one number: the names of each, what computes it, and what it means."""
 
-    declare(denoted, meaning, *[f"aten.{name}.default" for name in names.split()])
+    def declare_one(names: Sequence[str], function: Callable[[Array], Any], meaning: str) -> None:
+        def of_self(self: Array) -> Array:
+            require_type(names[0], accepted, self)
+            return _floating(function, self)
+
+        def of_x(x: Array) -> Array:
+            return of_self(x)
+
+        denoted = of_self if argument == "self" else of_x
+        declare(denoted, meaning, *[f"aten.{name}.default" for name in names])
+
+    for names, row in rows.items():
+        declare_one(names.split(), *row)
 
 
-for _names, _row in _FLOATING.items():
-    _declare(_names, *_row, real=False)
-for _names, _row in _REAL.items():
-    _declare(_names, *_row, real=True)
+declare_functions(_FLOATING, lambda _: True)
+declare_functions(_REAL, is_real)
 
 
 # -- special functions ----------------------------------------------------------------------------

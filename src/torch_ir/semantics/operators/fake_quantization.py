@@ -16,7 +16,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_float, is_inexact, rounded
 from torch_ir.semantics.operators.quantization import along, number
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 DType = np.dtype[Any]
 Single = np.float32
@@ -103,21 +103,16 @@ def fake_quantize_channels_cachemask(
     return faked(self, scales, zeros, quant_min, quant_max, kind)
 
 
-@denotes("aten.fake_quantize_per_channel_affine.default")
-def fake_quantize_channels(
-    self: Array, scale: Array, zero_point: Array, axis: int, quant_min: int, quant_max: int
-) -> Array:
-    """The first result of :func:`fake_quantize_channels_cachemask`."""
-    return fake_quantize_channels_cachemask(self, scale, zero_point, axis, quant_min, quant_max)[0]
+restate(fake_quantize_channels_cachemask, "aten.fake_quantize_per_channel_affine.default", part=0)
 
 
 @denotes("quantized_decomposed.fake_quant_per_channel.default")
 def fake_quant_per_channel(
     input: Array, scales: Array, zero_points: Array, axis: int, quant_min: int, quant_max: int
 ) -> Array:
-    """As :func:`fake_quantize_channels`, with zero points cut to int32."""
+    """As :func:`fake_quantize_channels_cachemask`, with zero points cut to int32."""
     whole = zero_points.astype("int32")
-    return fake_quantize_channels(input, scales, whole, axis, quant_min, quant_max)
+    return fake_quantize_channels_cachemask(input, scales, whole, axis, quant_min, quant_max)[0]
 
 
 @denotes(
@@ -169,7 +164,7 @@ def learnable_fake_quantize_channels(
 ) -> Array:
     """As :func:`learnable_fake_quantize`, one of both for each place of an axis."""
     zeros = learned_zero(zero_point, quant_min, quant_max)
-    return fake_quantize_channels(self, scale, zeros, axis, quant_min, quant_max)
+    return fake_quantize_channels_cachemask(self, scale, zeros, axis, quant_min, quant_max)[0]
 
 
 # -- scales and zero points -----------------------------------------------------------------------

@@ -21,7 +21,7 @@ from torch_ir.semantics.operators.grid_sampling import Slope as Tap
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
 from torch_ir.semantics.operators.pooling import at_indices
 from torch_ir.semantics.pointwise import pointwise
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 
 def _added(gradient: Array, places: Array, shape: Sequence[int]) -> Array:
@@ -100,10 +100,7 @@ def hardshrink_backward(grad_out: Array, self: Array, lambd: float) -> Array:
     return np.where(np.abs(values) > bound, grads, np.zeros((), dtype))
 
 
-@denotes("aten.softshrink_backward.default")
-def softshrink_backward(grad_output: Array, self: Array, lambd: float) -> Array:
-    """As :func:`hardshrink_backward`."""
-    return hardshrink_backward(grad_output, self, lambd)
+restate(hardshrink_backward, "aten.softshrink_backward.default", grad_output="grad_out")
 
 
 @denotes("aten.hardtanh_backward.default")
@@ -255,7 +252,10 @@ def pdist_backward(grad: Array, self: Array, p: float, pdist: Array) -> Array:
 # -- sampling at points ---------------------------------------------------------------------------
 
 
-@denotes("aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d_backward.default")
+@denotes(
+    *("aten.grid_sampler_2d_backward.default", "aten.grid_sampler_3d_backward.default"),
+    "aten._grid_sampler_2d_cpu_fallback_backward.default",
+)
 def grid_sampler_backward(
     grad_output: Array,
     input: Array,
@@ -263,7 +263,7 @@ def grid_sampler_backward(
     interpolation_mode: int,
     padding_mode: int,
     align_corners: bool,
-    output_mask: Sequence[bool],
+    output_mask: Sequence[bool] = (True, True),
 ) -> tuple[Array | None, Array]:
     """The gradients of planes and points of ``grid_sampler_2d`` and ``_3d``.
 
@@ -314,17 +314,3 @@ def sampled_gradients(
             others = [tap[2 if i == axis else 1] for i, tap in enumerate(taps)]
             points[..., rank - 1 - axis] += along * np.prod(others, axis=0)
     return planes, points
-
-
-@denotes("aten._grid_sampler_2d_cpu_fallback_backward.default")
-def grid_sampler_2d_fallback_backward(
-    grad_output: Array,
-    input: Array,
-    grid: Array,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-) -> tuple[Array | None, Array]:
-    """Both gradients of ``grid_sampler_2d``."""
-    how = (interpolation_mode, padding_mode, align_corners)
-    return grid_sampler_backward(grad_output, input, grid, *how, (True, True))

@@ -23,7 +23,7 @@ from torch_ir.semantics.axes import axis
 from torch_ir.semantics.broadcast import broadcast_all, broadcast_shape, broadcast_to
 from torch_ir.semantics.dtypes import Array, is_inexact, rounded, widest, working
 from torch_ir.semantics.numbers import element
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 
 def require_index(index: Array) -> None:
@@ -208,16 +208,8 @@ def index_put(
     return put(self, places, broadcast_to(values, places.shape), accumulate)
 
 
-@denotes("aten._index_put_impl.default")
-def index_put_impl(
-    self: Array,
-    indices: Sequence[Array | None],
-    values: Array,
-    accumulate: bool = False,
-    unsafe: bool = False,
-) -> Array:
-    """As :func:`index_put`, whose checks are part of it: ``unsafe`` only leaves torch's out."""
-    return index_put(self, indices, values, accumulate)
+# checks are part of the meaning: ``unsafe`` only leaves torch's out
+restate(index_put, "aten._index_put_impl.default", without=("unsafe",))
 
 
 # -- along one dimension --------------------------------------------------------------------------

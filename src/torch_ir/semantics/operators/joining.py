@@ -17,7 +17,7 @@ from torch_ir.semantics.dtypes import Array, rounded
 from torch_ir.semantics.dtypes import result_dtype as common_dtype
 from torch_ir.semantics.numbers import element
 from torch_ir.semantics.operators.slicing import exchanged
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 # -- together -------------------------------------------------------------------------------------
 
@@ -133,18 +133,15 @@ def split_with_sizes(self: Array, split_sizes: Sequence[int], dim: int = 0) -> t
     return tuple(np.split(self, ends, axis=place)) if sizes else ()
 
 
+restate(split_with_sizes, "aten.split.sizes", split_size="split_sizes")
+
+
 def _line(self: Array, dim: int) -> tuple[int, int]:
     """An axis that must exist, and its size."""
     if not self.ndim:
         raise InvalidIRError("a tensor without dimensions is in one piece")
     place = axis(dim, self.ndim)
     return place, self.shape[place]
-
-
-@denotes("aten.split.sizes")
-def split_sizes(self: Array, split_size: Sequence[int], dim: int = 0) -> tuple[Array, ...]:
-    """Consecutive pieces of such sizes; see ``split_with_sizes``."""
-    return split_with_sizes(self, split_size, dim)
 
 
 @denotes("aten.split.Tensor", "aten.split_copy.Tensor", "aten.unsafe_split.Tensor")

@@ -19,7 +19,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of, rounded, widened
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 
 def adjoint(matrix: Array) -> Array:
@@ -346,10 +346,7 @@ def cholesky_solve(self: Array, input2: Array, upper: bool = False) -> Array:
     return rounded(substituted(adjoint(lower), first, upper=True), self.dtype)
 
 
-@denotes("aten._cholesky_solve_helper.default")
-def cholesky_solve_helper(self: Array, A: Array, upper: bool) -> Array:
-    """:func:`cholesky_solve` by the factor ``A``."""
-    return cholesky_solve(self, A, upper)
+restate(cholesky_solve, "aten._cholesky_solve_helper.default", A="input2")
 
 
 @denotes("aten.cholesky_inverse.default")

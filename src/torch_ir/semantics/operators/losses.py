@@ -19,7 +19,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, rounded, widened
 from torch_ir.semantics.operators.indexing import in_range
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 NONE, MEAN = 0, 1
 """How torch numbers no reduction, and the mean over a batch; 2 is the sum."""
@@ -369,20 +369,11 @@ def nll_loss_forward(
     return rounded(np.asarray(result), self.dtype), rounded(np.asarray(total), self.dtype)
 
 
-@denotes("aten.nll_loss.default", "aten.nll_loss2d.default", "aten.nll_loss_nd.default")
-def nll_loss(
-    self: Array,
-    target: Array,
-    weight: Array | None = None,
-    reduction: int = MEAN,
-    ignore_index: int = -100,
-) -> Array:
-    """The first result of ``nll_loss_forward``.
-
-    Raises:
-        InvalidIRError: As there.
-    """
-    return nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
+restate(
+    *(nll_loss_forward, "aten.nll_loss.default", "aten.nll_loss2d.default"),
+    *("aten.nll_loss_nd.default",),
+    part=0,
+)
 
 
 def picked_losses(

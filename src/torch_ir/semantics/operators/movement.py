@@ -19,7 +19,7 @@ from torch_ir.errors import InvalidIRError, counted
 from torch_ir.semantics.axes import axis, distinct_axes
 from torch_ir.semantics.broadcast import broadcast_to
 from torch_ir.semantics.dtypes import Array
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 # -- other shapes ---------------------------------------------------------------------------------
 
@@ -53,22 +53,17 @@ def view(self: Array, size: Sequence[int]) -> Array:
     return self.reshape(sizes)
 
 
-@denotes("aten.reshape.default")
-def reshape(self: Array, shape: Sequence[int]) -> Array:
-    """The elements in another shape; see ``view``."""
-    return view(self, shape)
+restate(view, "aten.reshape.default", shape="size")
+restate(
+    *(view, "aten._reshape_alias.default", "aten._reshape_alias_copy.default"),
+    without=("stride",),  # which says where elements lie, not what they are
+)
 
 
 @denotes("aten.view_as.default", "aten.reshape_as.default")
 def view_as(self: Array, other: Array) -> Array:
     """The elements in the other tensor's shape; see ``view``."""
     return view(self, other.shape)
-
-
-@denotes("aten._reshape_alias.default", "aten._reshape_alias_copy.default")
-def reshape_alias(self: Array, size: Sequence[int], stride: Sequence[int]) -> Array:
-    """The elements in another shape; the strides say where they lie, not what they are."""
-    return view(self, size)
 
 
 @denotes("aten.flatten.using_ints")
@@ -124,7 +119,7 @@ def unsqueeze(self: Array, dim: int) -> Array:
     return np.expand_dims(self, axis(dim, self.ndim + 1))
 
 
-@denotes("aten.expand.default", "aten.expand_copy.default")
+@denotes("aten.expand.default", "aten.expand_copy.default", "aten.broadcast_to.default")
 def expand(self: Array, size: Sequence[int], *, implicit: bool = False) -> Array:
     """In a larger shape, elements repeating along dimensions of size 1 and along new ones.
 
@@ -145,12 +140,6 @@ def expand(self: Array, size: Sequence[int], *, implicit: bool = False) -> Array
 def expand_as(self: Array, other: Array) -> Array:
     """In the other tensor's shape; see ``expand``."""
     return broadcast_to(self, other.shape)
-
-
-@denotes("aten.broadcast_to.default")
-def broadcast_to_size(self: Array, size: Sequence[int]) -> Array:
-    """In a larger shape; see ``expand``."""
-    return expand(self, size)
 
 
 @denotes("aten.view.dtype", "aten.view_copy.dtype")
@@ -192,10 +181,7 @@ def transpose(self: Array, dim0: int, dim1: int) -> Array:
     return np.swapaxes(self, first, second) if self.ndim else self
 
 
-@denotes("aten.swapaxes.default")
-def swapaxes(self: Array, axis0: int, axis1: int) -> Array:
-    """Two dimensions in each other's place."""
-    return transpose(self, axis0, axis1)
+restate(transpose, "aten.swapaxes.default", axis0="dim0", axis1="dim1")
 
 
 @denotes("aten.t.default", "aten.t_copy.default")

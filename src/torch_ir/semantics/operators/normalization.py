@@ -24,7 +24,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, widened
 from torch_ir.semantics.operators.reductions import wide_mean
 from torch_ir.semantics.operators.statistics import wide_variance
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 
 def _require_floating(values: Array) -> None:
@@ -47,9 +47,10 @@ def statistics_dtype(input: Array, *parameters: Array | None) -> np.dtype[Any]:
     return np.dtype("float32") if mixed else input.dtype
 
 
-def _moments(wide: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array]:
-    """Mean and 1 / √(variance + eps) over axes, which stay with size 1."""
-    return wide_mean(wide, axes), 1 / np.sqrt(wide_variance(wide, axes, 0) + eps)
+def _normal(wide: Array, axes: tuple[int, ...], eps: float) -> tuple[Array, Array, Array]:
+    """``(x − mean) · rstd``, and both of these over axes, which stay with size 1."""
+    mean, rstd = wide_mean(wide, axes), 1 / np.sqrt(wide_variance(wide, axes, 0) + eps)
+    return (wide - mean) * rstd, mean, rstd
 
 
 def _scaled(wide: Array, weight: Array | None, bias: Array | None, shape: Sequence[int]) -> Array:
@@ -75,9 +76,9 @@ def trailing(input: Array, normalized_shape: Sequence[int]) -> tuple[int, ...]:
 def native_layer_norm(
     input: Array,
     normalized_shape: Sequence[int],
-    weight: Array | None,
-    bias: Array | None,
-    eps: float,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
 ) -> tuple[Array, Array, Array]:
     """Normalized over the last dimensions, of ``normalized_shape``; weight and bias have it too.
 
@@ -95,26 +96,14 @@ def native_layer_norm(
         if given is not None and given.shape != tuple(normalized_shape):
             raise InvalidIRError(f"a parameter has {list(given.shape)}, not {normalized_shape}")
     dtype = statistics_dtype(input, weight, bias)
-    wide = widened(input)
-    mean, rstd = _moments(wide, axes, eps)
-    normal = (wide - mean) * rstd
+    normal, mean, rstd = _normal(widened(input), axes, eps)
     result = _scaled(normal, weight, bias, normalized_shape)
     if not prod(normalized_shape):
         mean = np.zeros_like(mean)
     return rounded(result, input.dtype), rounded(mean, dtype), rounded(rstd, dtype)
 
 
-@denotes("aten.layer_norm.default")
-def layer_norm(
-    input: Array,
-    normalized_shape: Sequence[int],
-    weight: Array | None = None,
-    bias: Array | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Array:
-    """The result of ``native_layer_norm`` alone."""
-    return native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+restate(native_layer_norm, "aten.layer_norm.default", part=0, without=("cudnn_enable",))
 
 
 def _channels(values: Array | None, count: int) -> None:
@@ -159,9 +148,8 @@ def native_group_norm(
     _channels(bias, C)
     dtype = statistics_dtype(input, weight, bias)
     parts = widened(input).reshape(N, group, C // group * HxW)
-    mean, rstd = _moments(parts, (2,), eps)
-    normal = ((parts - mean) * rstd).reshape(N, C, HxW)
-    result = _scaled(normal, weight, bias, [C, 1]).reshape(input.shape)
+    normal, mean, rstd = _normal(parts, (2,), eps)
+    result = _scaled(normal.reshape(N, C, HxW), weight, bias, [C, 1]).reshape(input.shape)
     mean, rstd = (rounded(value.reshape(N, group), dtype) for value in (mean, rstd))
     return rounded(result, input.dtype), mean, rstd
 
@@ -224,9 +212,7 @@ def _with_batch(
     for given in (weight, bias, *running):
         _channels(given, input.shape[1])
     dtype = statistics_dtype(input, weight, bias, *running)
-    wide = widened(input)
-    mean, rstd = _moments(wide, axes, eps)
-    normal = (wide - mean) * rstd
+    normal, mean, rstd = _normal(widened(input), axes, eps)
     result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
     return result, rounded(mean.reshape(-1), dtype), rounded(rstd.reshape(-1), dtype)
 
@@ -298,6 +284,9 @@ def native_batch_norm(
     return _with_running(input, weight, bias, running_mean, running_var, eps)
 
 
+restate(native_batch_norm, "aten.batch_norm.default", part=0, without=("cudnn_enabled",))
+
+
 @denotes("aten._native_batch_norm_legit_functional.default")
 def batch_norm_functional(
     input: Array,
@@ -367,12 +356,6 @@ def _moved(running: Array, batch: Array, momentum: float) -> Array:
     return rounded((1 - momentum) * widened(running) + momentum * batch, running.dtype)
 
 
-@denotes("aten.batch_norm.default")
-def batch_norm(*, cudnn_enabled: bool, **arguments: Any) -> Array:
-    """The result of ``native_batch_norm`` alone."""
-    return native_batch_norm(**arguments)[0]
-
-
 @denotes("aten.instance_norm.default")
 def instance_norm(
     input: Array,
@@ -400,7 +383,10 @@ def instance_norm(
 
 @denotes("aten._fused_rms_norm.default")
 def fused_rms_norm(
-    input: Array, normalized_shape: Sequence[int], weight: Array | None, eps: float | None
+    input: Array,
+    normalized_shape: Sequence[int],
+    weight: Array | None = None,
+    eps: float | None = None,
 ) -> tuple[Array, Array]:
     """``x / √(Σ x² / n + eps) · weight`` over the last dimensions, of ``normalized_shape``.
 
@@ -421,12 +407,4 @@ def fused_rms_norm(
     return rounded(result, input.dtype), rounded(rrms, dtype)
 
 
-@denotes("aten.rms_norm.default")
-def rms_norm(
-    input: Array,
-    normalized_shape: Sequence[int],
-    weight: Array | None = None,
-    eps: float | None = None,
-) -> Array:
-    """The result of ``_fused_rms_norm`` alone."""
-    return fused_rms_norm(input, normalized_shape, weight, eps)[0]
+restate(fused_rms_norm, "aten.rms_norm.default", part=0)

@@ -17,7 +17,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, is_integer, rounded, widened, working
 from torch_ir.semantics.operators.indexing import in_range, put
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 from torch_ir.semantics.windows import extent, flat_positions, padded, per_axis, taps
 
 Sizes = int | Sequence[int]
@@ -126,21 +126,6 @@ def _average(
     return rounded(total / divisors, self.dtype)
 
 
-@denotes("aten.avg_pool1d.default")
-def avg_pool1d(
-    self: Array,
-    kernel_size: Sizes,
-    stride: Sizes = (),
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Array:
-    """The mean of each window on the last axis, as of planes, without ``divisor_override``."""
-    return _average(
-        self, _pool(self, 1, kernel_size, stride, padding, 1, ceil_mode), count_include_pad
-    )
-
-
 def _declare_mean(rank: int) -> None:
     @denotes(f"aten.avg_pool{rank}d.default")
     def avg_pool(
@@ -168,7 +153,7 @@ def _declare_mean(rank: int) -> None:
         return _average(self, pool, count_include_pad, divisor_override)
 
 
-for _rank in (2, 3):
+for _rank in (1, 2, 3):
     _declare_mean(_rank)
 
 
@@ -260,10 +245,7 @@ def _declare_maximum(rank: int) -> None:
         pool = _pool(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
         return _maximum(self, pool)
 
-    @denotes(f"aten.max_pool{rank}d.default")
-    def max_pool(**arguments: Any) -> Array:
-        """The maximum of each window, without where it stands."""
-        return max_pool_with_indices(**arguments)[0]
+    restate(max_pool_with_indices, f"aten.max_pool{rank}d.default", part=0)
 
 
 for _rank in (1, 2, 3):
@@ -332,16 +314,8 @@ def max_unpool2d(self: Array, indices: Array, output_size: Sequence[int]) -> Arr
     return put(zeros, places, self, accumulate=False)
 
 
-@denotes("aten.max_unpool3d.default")
-def max_unpool3d(
-    self: Array,
-    indices: Array,
-    output_size: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-) -> Array:
-    """As ``max_unpool2d``, with planes of three dimensions; strides and pads say nothing more."""
-    return max_unpool2d(self, indices, output_size)
+# strides and pads say nothing more
+restate(max_unpool2d, "aten.max_unpool3d.default", without=("stride", "padding"))
 
 
 # -- windows at random places ---------------------------------------------------------------------

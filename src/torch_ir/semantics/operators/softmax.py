@@ -5,6 +5,7 @@ Source: torch.softmax and torch.log_softmax in torch's documentation, and their 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_float, rounded, widened, working
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import declare, denotes
 
 
 def _axes(dim: int, rank: int) -> tuple[int, ...]:
@@ -51,8 +52,21 @@ def _floating(self: Array, dtype: np.dtype[Any] | None) -> Array:
     return rounded(self, taken).astype(working(taken))
 
 
-@denotes("aten._softmax.default")
-def softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
+def _declare(name: str, wide: Callable[[Array, int], Array], meaning: str) -> None:
+    def of_widened(self: Array, dim: int, half_to_float: bool = False) -> Array:
+        return rounded(wide(_floating(self, None), dim), _widened(self, half_to_float))
+
+    def of_converted(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> Array:
+        return rounded(wide(_floating(self, dtype), dim), _taken(self, dtype))
+
+    declare(of_widened, meaning, f"aten._{name}.default")
+    form = f"``_{name}`` of the elements converted to ``dtype`` where it is given."
+    declare(of_converted, form, f"aten.{name}.int", f"aten.special_{name}.default")
+
+
+_declare(
+    "softmax",
+    wide_softmax,
     """``exp(xᵢ) / Σⱼ exp(xⱼ)`` along ``dim``; of no elements, none.
 
     Dtype: the operand's, or float32 for float16 with ``half_to_float``. A line is NaN where it has
@@ -60,37 +74,22 @@ def softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
 
     Raises:
         InvalidIRError: The operand is not floating, or ``half_to_float`` is set for another type.
-    """
-    return rounded(wide_softmax(_floating(self, None), dim), _widened(self, half_to_float))
-
-
-@denotes("aten._log_softmax.default")
-def log_softmax(self: Array, dim: int, half_to_float: bool = False) -> Array:
+    """,
+)
+_declare(
+    "log_softmax",
+    wide_log_softmax,
     """``xᵢ − log Σⱼ exp(xⱼ)`` along ``dim``, rounded once; otherwise as ``_softmax``.
 
     0 in a line of one element, −inf for −inf beside finite elements.
-    """
-    return rounded(wide_log_softmax(_floating(self, None), dim), _widened(self, half_to_float))
+    """,
+)
 
 
 def _widened(self: Array, half_to_float: bool) -> np.dtype[Any]:
     if half_to_float and self.dtype.itemsize != 2:
         raise InvalidIRError(f"{self.dtype} is no half of a float32")
     return np.dtype("float32") if half_to_float else self.dtype
-
-
-@denotes("aten.softmax.int", "aten.special_softmax.default")
-def softmax_int(self: Array, dim: int, dtype: np.dtype[Any] | None = None) -> Array:
-    """``_softmax`` of the elements converted to ``dtype`` where it is given."""
-    wide = _floating(self, dtype)
-    return rounded(wide_softmax(wide, dim), _taken(self, dtype))
-
-
-@denotes("aten.log_softmax.int", "aten.special_log_softmax.default")
-def log_softmax_int(self: Array, dim: int, *, dtype: np.dtype[Any] | None = None) -> Array:
-    """``_log_softmax`` of the elements converted to ``dtype`` where it is given."""
-    wide = _floating(self, dtype)
-    return rounded(wide_log_softmax(wide, dim), _taken(self, dtype))
 
 
 @denotes("aten._safe_softmax.default")

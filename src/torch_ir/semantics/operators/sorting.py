@@ -18,7 +18,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, widened, working
 from torch_ir.semantics.numbers import same
-from torch_ir.semantics.registry import denotes
+from torch_ir.semantics.registry import denotes, restate
 
 Pair = tuple[Array, Array]
 
@@ -88,12 +88,7 @@ def sort(
     return _first(self, None, dim, descending)
 
 
-@denotes("aten.argsort.default", "aten.argsort.stable")
-def argsort(
-    self: Array, dim: int = -1, descending: bool = False, *, stable: bool | None = None
-) -> Array:
-    """The indices of ``sort`` alone."""
-    return sort(self, dim, descending)[1]
+restate(sort, "aten.argsort.default", "aten.argsort.stable", part=1)
 
 
 @denotes("aten.msort.default")

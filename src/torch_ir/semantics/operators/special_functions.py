@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.elementwise import declare_functions
 from torch_ir.semantics.pointwise import floating, is_real, pointwise, require_type
 from torch_ir.semantics.registry import declare, denotes
 
@@ -427,10 +428,6 @@ _ONE: Mapping[str, tuple[Callable[[Array], Any], str]] = {
         partial(_grown, partial(scaled_bessel_k, 1), -1),
         "The modified Bessel function K₁: inf at 0, NaN below.",
     ),
-    "special_scaled_modified_bessel_k0": (partial(scaled_bessel_k, 0), "``eˣ K₀(x)``."),
-    "special_scaled_modified_bessel_k1": (partial(scaled_bessel_k, 1), "``eˣ K₁(x)``."),
-    "special_airy_ai": (airy, "Airy's function Ai."),
-    "special_spherical_bessel_j0": (spherical_j0, "``sin x / x``: 1 at 0, 0 at ±inf."),
     "digamma": (digamma, "``Γ'(x) / Γ(x)``: ∓inf at ±0, NaN at negative integers."),
     "erfinv": (_each(_erf_inverse), "The number whose erf it is: ±inf at ±1, NaN beyond."),
     "special_erfcx": (_each(_erfcx), "``e^(x²) erfc x``."),
@@ -442,8 +439,13 @@ _ONE: Mapping[str, tuple[Callable[[Array], Any], str]] = {
 }
 """Functions of one number, with what they are."""
 
-_OF_X = ("airy", "spherical", "scaled")
-"""What is in the names of those whose argument is named x."""
+_OF_X: Mapping[str, tuple[Callable[[Array], Any], str]] = {
+    "special_scaled_modified_bessel_k0": (partial(scaled_bessel_k, 0), "``eˣ K₀(x)``."),
+    "special_scaled_modified_bessel_k1": (partial(scaled_bessel_k, 1), "``eˣ K₁(x)``."),
+    "special_airy_ai": (airy, "Airy's function Ai."),
+    "special_spherical_bessel_j0": (spherical_j0, "``sin x / x``: 1 at 0, 0 at ±inf."),
+}
+"""The same of those whose argument is named x."""
 
 _TWO: Mapping[str, tuple[Callable[[Array, Array], Any], str]] = {
     "special_zeta": (zeta, "Hurwitz's zeta function ``Σ (other + k)^(−self)``, k ≥ 0."),
@@ -459,23 +461,6 @@ _TWO: Mapping[str, tuple[Callable[[Array, Array], Any], str]] = {
 """Functions of two numbers, which broadcast."""
 
 
-def _declare_one(names: str, function: Callable[[Array], Any], meaning: str) -> None:
-    first = names.split()[0]
-
-    def of(values: Array) -> Array:
-        require_type(first, is_real, values)
-        return pointwise(function, values, dtype=floating(values))
-
-    def of_self(self: Array) -> Array:
-        return of(self)
-
-    def of_x(x: Array) -> Array:
-        return of(x)
-
-    denoted = of_x if any(word in first for word in _OF_X) else of_self
-    declare(denoted, meaning, *[f"aten.{name}.default" for name in names.split()])
-
-
 def _declare_two(name: str, function: Callable[[Array, Array], Any], meaning: str) -> None:
     def denoted(self: Array, other: Array) -> Array:
         require_type(name, is_real, self, other)
@@ -484,8 +469,8 @@ def _declare_two(name: str, function: Callable[[Array, Array], Any], meaning: st
     declare(denoted, meaning, f"aten.{name}.default")
 
 
-for _names, _row in _ONE.items():
-    _declare_one(_names, *_row)
+declare_functions(_ONE, is_real)
+declare_functions(_OF_X, is_real, "x")
 for _name, _pair in _TWO.items():
     _declare_two(_name, *_pair)
 
