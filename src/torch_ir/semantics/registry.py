@@ -46,7 +46,8 @@ class Denotation:
             arrays (one without dimensions stays an array), lists of tensors as lists, element
             types as NumPy's, numbers as Python's. What says where or how a tensor is kept (device,
             layout, pinning, memory format, generator) is not given. Returns an array, a number,
-            or a tuple of them. It never writes to what it takes.
+            or a tuple of them. It never writes to what it takes, and raises ``InvalidIRError``
+            for what the operator refuses.
         draws: Whether it takes ``draws=``, a :class:`~torch_ir.semantics.draws.Draws`, for random
             numbers.
         tolerance: How far a kernel's results may be off, as given with the denotation; None for

@@ -52,10 +52,6 @@ def _declare_mean(rank: int, *op_types: str) -> None:
 
         Shapes: [*, c, h, w], (n, m) → [*, c, n, m], which may be larger than h and w; one size
         for each of the operator's axes. dtype: the same.
-
-        Raises:
-            InvalidIRError: A pooled axis is empty, the rank is not the operator's or one more, or
-                the dtype neither floating nor complex.
         """
         return _mean(self, output_size, rank)
 

@@ -54,11 +54,7 @@ def add(self: Operand, other: Operand, alpha: complex = 1) -> Array:
 
 @denotes("aten._add_relu.Tensor", "aten._add_relu.Scalar")
 def add_relu(self: Operand, other: Operand, alpha: complex = 1) -> Array:
-    """``self + alpha · other`` where that is above 0, else 0; the greatest number for infinity.
-
-    Raises:
-        InvalidIRError: The sum is of a 16-bit or complex type, or of booleans.
-    """
+    """``self + alpha · other`` where that is above 0, else 0; the greatest number for infinity."""
     total = add(self, other, alpha)
     is_half = is_float(total.dtype) and total.dtype.itemsize == 2
     if is_half or not is_real_number(total.dtype):

@@ -103,9 +103,6 @@ def scaled_dot_product_attention(
     query, both counted from 0. A query with no key at all gets 0. With ``enable_gqa`` each head
     of key and value serves several heads of the query, in order.
     Shapes: [*, l, e], [*, s, e], [*, s, v] → [*, l, v]; the mask broadcasts to [*, l, s].
-
-    Raises:
-        InvalidIRError: ``dropout_p`` is not 0, or dtypes, ranks or heads do not fit.
     """
     result, _, _ = _attention(
         query, key, value, attn_mask, is_causal, scale, dropout_p, enable_gqa
@@ -180,9 +177,6 @@ def flash_attention_backward(
 
     With the weights ``p = exp(scores - logsumexp)`` and ``s = p · (g · valueᵀ - Σ g · out)``:
     ``scale · s · key``, ``scale · sᵀ · query`` and ``pᵀ · g``.
-
-    Raises:
-        InvalidIRError: As for the forward operator.
     """
     if dropout_p:
         raise InvalidIRError("attention that drops weights at random has no denotation")

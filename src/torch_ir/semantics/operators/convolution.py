@@ -163,10 +163,6 @@ def convolution(
     dtype: the input's, which is the weight's. Of an input without channels the result has none
     either, whatever the weight's. Padding is 0 times a weight: NaN where that is inf. The flags
     of ``_convolution`` choose a kernel, not a meaning.
-
-    Raises:
-        InvalidIRError: The kernel is larger than the padded input; ranks, channels, groups or
-            dtypes do not match; stride or dilation is less than 1, or padding less than 0.
     """
     geometry = _geometry(input, weight, stride, padding, dilation, groups, transposed=transposed)
     wide = working(input.dtype)
@@ -349,9 +345,6 @@ def conv_tbc(self: Array, weight: Array, bias: Array, pad: int = 0) -> Array:
     """A convolution of sequences, time first.
 
     Shapes: [t, n, c], weight [k, c, o] → [t + 2 pad - k + 1, n, o].
-
-    Raises:
-        InvalidIRError: Shapes do not fit.
     """
     if self.ndim != 3 or weight.ndim != 3:
         raise InvalidIRError(f"no sequences of {list(self.shape)} by {list(weight.shape)}")

@@ -46,9 +46,6 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None)
     Shapes: [*, m, k], [*, n, k] → [*, m, n]; dtype: the operands'. ``compute_mode`` chooses how
     torch computes p = 2, not what: with products of matrices it loses about half of the digits of
     vectors that are close to each other.
-
-    Raises:
-        InvalidIRError: Vectors differ in length or dtype, or p is negative.
     """
     del compute_mode
     _require(p, x1, x2)
@@ -69,9 +66,6 @@ def pdist(self: Array, p: float = 2.0) -> Array:
     """``‖self[i] - self[j]‖ₚ`` for i < j, in the order (0, 1), (0, 2), …, (1, 2), ….
 
     Shapes: [n, k] → [n · (n - 1) / 2]; dtype: the same.
-
-    Raises:
-        InvalidIRError: The tensor is no list of vectors, or p is negative.
     """
     _require(p, self)
     if self.ndim != 2:

@@ -157,9 +157,6 @@ def frexp(self: Array) -> tuple[Array, Array]:
     """``self = mantissa · 2^exponent``, the modulus in [1/2, 1); of 0, inf and NaN, itself and 0.
 
     The mantissa has the type of ``self``, the exponent is int32.
-
-    Raises:
-        InvalidIRError: The type is not floating-point.
     """
     if not is_inexact(self.dtype) or is_complex(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no mantissa")

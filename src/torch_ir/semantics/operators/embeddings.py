@@ -26,9 +26,6 @@ def embedding(
     """``result[i, …] = weight[indices[i, …]]``: [n, d], [*] → [*, d].
 
     What is about gradients changes nothing here.
-
-    Raises:
-        InvalidIRError: An index is out of range (negative ones are), or the table is no matrix.
     """
     return weight[in_range(indices, _rows(weight))]
 
@@ -51,9 +48,6 @@ def embedding_dense_backward(
 
     Row ``padding_idx`` stays 0. With ``scale_grad_by_freq`` each row is divided by how many
     indices mean it. Shape [num_weights, d].
-
-    Raises:
-        InvalidIRError: An index is out of range.
     """
     width = grad_output.shape[-1]
     places = in_range(indices, num_weights).reshape(-1)
@@ -72,9 +66,6 @@ def one_hot(self: Array, num_classes: int = -1) -> Array:
     """``result[…, c] = 1 where self[…] = c, else 0``: int64 of shape [*, num_classes].
 
     Without a number of classes, the largest element and one.
-
-    Raises:
-        InvalidIRError: An element is negative or no class, or the operand is not int64.
     """
     if self.dtype != np.int64 or (num_classes < 0 and not self.size):
         raise InvalidIRError(f"{self.dtype} {list(self.shape)} does not number classes")
@@ -113,10 +104,6 @@ def embedding_bag(
         (empty for plain sums of rows that lie one by one), each bag's size (0 for sums), and for
         mode 2 the row that each number came from, else the sizes again. These are int32 where
         indices and offsets both are, else int64.
-
-    Raises:
-        InvalidIRError: An index or offset is out of range, the first offset is not 0, or weights
-            are given for another mode.
     """
     rows = in_range(indices.reshape(-1), _rows(weight))
     starts, ends = _bounds(rows.size, offsets, include_last_offset)
@@ -167,11 +154,7 @@ def embedding_bag_forward_only(
 def embedding_bag_without_gradient(
     *, weight: Array, padding_idx: int | None = None, **arguments: Any
 ) -> tuple[Array, Array, Array, Array]:
-    """``_embedding_bag_forward_only``; a negative ``padding_idx`` counts from the table's end.
-
-    Raises:
-        InvalidIRError: ``padding_idx`` is no row, or as there.
-    """
+    """``_embedding_bag_forward_only``; a negative ``padding_idx`` counts from the table's end."""
     left_out = -1
     if padding_idx is not None:
         if not -_rows(weight) <= padding_idx < _rows(weight):
@@ -212,9 +195,6 @@ def embedding_bag_dense_backward(
     that ``maximum_indices`` names, but those of bags of size 0. With ``scale_grad_by_freq`` a
     row of the others is divided by how many indices mean it (torch 2.13 on the CPU takes another
     row's number: pytorch#190063). Shape [num_weights, d].
-
-    Raises:
-        InvalidIRError: An index or a bag is out of range, or weights are given for another mode.
     """
     gradient = widened(grad)
     bags, width = grad.shape
@@ -254,11 +234,7 @@ def embedding_bag_backward(
     per_sample_weights: Array | None,
     padding_idx: int = -1,
 ) -> Array:
-    """As ``_embedding_bag_dense_backward``; bags that are not named follow from the offsets.
-
-    Raises:
-        InvalidIRError: The gradient is sparse.
-    """
+    """As ``_embedding_bag_dense_backward``; bags that are not named follow from the offsets."""
     if sparse:
         raise InvalidIRError("a sparse gradient has no dense array")
     return embedding_bag_dense_backward(
@@ -292,11 +268,7 @@ def embedding_bag_per_sample_weights_backward(
     mode: int,
     padding_idx: int = -1,
 ) -> Array:
-    """The gradient of each index's weight: its row times its bag's gradient; 0 at padding.
-
-    Raises:
-        InvalidIRError: An index or a bag is out of range, or it is of another mode than sums.
-    """
+    """The gradient of each index's weight: its row times its bag's gradient; 0 at padding."""
     if mode != SUM:
         raise InvalidIRError("weights for each index are for sums only")
     places = in_range(indices.reshape(-1), _rows(weight))

@@ -44,11 +44,7 @@ def hermitian(matrix: Array, half: str) -> Array:
 
 @denotes("aten.linalg_qr.default")
 def qr(A: Array, mode: str = "reduced") -> tuple[Array, Array]:
-    """``A = Q R``, Q with orthonormal columns and R upper triangular; for ``"r"`` R alone.
-
-    Raises:
-        InvalidIRError: There is no such mode.
-    """
+    """``A = Q R``, Q with orthonormal columns and R upper triangular; for ``"r"`` R alone."""
     if mode not in ("reduced", "complete", "r"):
         raise InvalidIRError(f"there is no mode {mode!r} of a QR factorization")
     matrix = finite(A)

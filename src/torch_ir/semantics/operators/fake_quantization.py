@@ -141,9 +141,6 @@ def learnable_fake_quantize(
     """As :func:`fake_quantize`, by a zero point that is rounded and clamped first.
 
     Of parameters with several elements the first counts.
-
-    Raises:
-        InvalidIRError: A parameter has no first element.
     """
     if not (scale.ndim and zero_point.ndim and scale[:1].size == 1 and zero_point[:1].size == 1):
         shapes = f"{list(scale.shape)} and {list(zero_point.shape)}"
@@ -243,9 +240,6 @@ def choose_qparams_per_token(input: Array, dtype: DType) -> tuple[Array, Array]:
     """``max(max |x|, 1e-5) / 127`` of each row, and zeros of the same type.
 
     Shapes: [*, n] → [*, 1] twice, float32 for float16.
-
-    Raises:
-        InvalidIRError: The codes are not int8.
     """
     if dtype != np.int8:
         raise InvalidIRError(f"rows are not quantized to {dtype}", remedy="Use int8.")

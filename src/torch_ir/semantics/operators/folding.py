@@ -46,9 +46,6 @@ def im2col(
     ``result[n, (c, k), p] = self[n, c, p·stride + k·dilation - padding]``, with (c, k) the channel
     and place in the window and p the window, each counted row by row.
     Shapes: [*, c, h, w] → [*, c · kernel elements, windows]; dtype: the same.
-
-    Raises:
-        InvalidIRError: A window exceeds the padded plane, or the rank is not 3 or 4.
     """
     if self.ndim not in (3, 4) or 0 in self.shape[-3:]:
         raise InvalidIRError(f"a tensor of shape {list(self.shape)} has no planes to unfold")
@@ -73,9 +70,6 @@ def col2im(
     """The adjoint of :func:`im2col`: add each column where its window lies.
 
     Shapes: [*, c · kernel elements, windows] → [*, c, *output_size]; dtype: the same.
-
-    Raises:
-        InvalidIRError: The columns are not those of planes of ``output_size``.
     """
     sizes = per_axis(output_size, 2, "output_size", 1)
     kernel, counts, steps, spread, sides = _windows(sizes, kernel_size, dilation, padding, stride)

@@ -62,11 +62,7 @@ for _rank in (1, 2, 3):
 def _declare_pooling(rank: int) -> None:
     @denotes(f"aten.adaptive_max_pool{rank}d_backward.default")
     def adaptive_max_pool_backward(grad_output: Array, self: Array, indices: Array) -> Array:
-        """The gradient of the maximum: each window's goes to the element that indices name.
-
-        Raises:
-            InvalidIRError: An index is not one of a plane's elements.
-        """
+        """The gradient of the maximum: each window's goes to the element that indices name."""
         return at_indices(grad_output, self, indices, rank)
 
 
@@ -137,11 +133,7 @@ def rrelu_backward(
 
 @denotes("aten.masked_scatter_backward.default")
 def masked_scatter_backward(grad_output: Array, mask: Array, sizes: Sequence[int]) -> Array:
-    """The gradients at true places in order, then zeros, in the shape ``sizes``.
-
-    Raises:
-        InvalidIRError: There are more than the shape has elements.
-    """
+    """The gradients at true places in order, then zeros, in the shape ``sizes``."""
     chosen = grad_output[np.broadcast_to(mask, grad_output.shape)]
     if chosen.size > prod(sizes):
         raise InvalidIRError(f"{chosen.size} gradients are too many for shape {list(sizes)}")

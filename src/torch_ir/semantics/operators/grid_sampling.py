@@ -150,9 +150,6 @@ def grid_sampler_2d(
     the borders first (at the last elements' middles with ``align_corners``, else edges).
     Shapes: [n, c, h, w], [n, *points, 2] → [n, c, *points]; dtype: the input's, which is the
     grid's. A NaN coordinate has no defined result.
-
-    Raises:
-        InvalidIRError: Ranks, batches, dtypes or modes do not fit, or a plane is empty.
     """
     return _sampled(input, grid, interpolation_mode, padding_mode, align_corners, 2)
 
@@ -178,9 +175,6 @@ def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool
     A grid's coordinates run evenly from -1 to 1, or between the middles of the outermost elements
     without ``align_corners``; the last axis comes first. Of integers, coordinates are integers.
     Shapes: [n, r, r + 1], (n, c, *sizes) → [n, *sizes, r] with r = 2 or 3; dtype: theta's.
-
-    Raises:
-        InvalidIRError: The map is not of that shape.
     """
     rank = len(size) - 2
     if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1):

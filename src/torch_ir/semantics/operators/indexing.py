@@ -170,10 +170,6 @@ def index(self: Array, indices: Sequence[Array | None]) -> Array:
     these follow one another, else first: with indices at the dimensions b and c of [a, b, c, d],
     ``result[i, C…, l] = self[i, j(C…), k(C…), l]``. A mask (bool, or uint8) of k dimensions stands
     for k tensors: the places where it is true, row by row. Negative indices count from the end.
-
-    Raises:
-        InvalidIRError: An index is out of range (unless the result is empty), there are more than
-            dimensions, or none, a mask has other sizes, or index tensors do not broadcast.
     """
     places = indexed_places(self, indices)
     return np.asarray(self.reshape(-1)[places])
@@ -195,9 +191,6 @@ def index_put(
     """The tensor with ``values`` put or added at ``self[indices]``, to whose shape they broadcast.
 
     A single value that is put where one mask is true is a number, as for ``masked_fill``.
-
-    Raises:
-        InvalidIRError: As for ``index``, and where dtypes differ or values do not broadcast.
     """
     given = [item for item in indices if item is not None]
     if values.size == 1 and not accumulate and [item.dtype for item in given] == [bool]:
@@ -230,9 +223,6 @@ def index_select(self: Array, dim: int, index: Array) -> Array:
     """``result[…, i, …] = self[…, index[i], …]`` along ``dim``.
 
     Of a tensor without dimensions, itself, for one index.
-
-    Raises:
-        InvalidIRError: An index is out of range (negative ones are), or they are no vector.
     """
     if not self.ndim and index.size != 1:
         raise InvalidIRError(f"a tensor without dimensions has no {index.size} parts")
@@ -253,11 +243,7 @@ def _parts(places: Array, source: Array, self: Array) -> Array:
 
 @denotes("aten.index_add.default")
 def index_add(self: Array, dim: int, index: Array, source: Array, *, alpha: complex = 1) -> Array:
-    """The tensor with ``alpha · source[…, i, …]`` added at ``[…, index[i], …]``.
-
-    Raises:
-        InvalidIRError: An index is out of range, shapes do not fit, or dtypes differ.
-    """
+    """The tensor with ``alpha · source[…, i, …]`` added at ``[…, index[i], …]``."""
     places = _along(self, dim, index)
     values = _parts(places, source, self)
     factor = element(alpha, self.dtype) if self.dtype.kind in "biu" else alpha
@@ -342,9 +328,6 @@ def masked_fill(self: Array, mask: Array, value: complex) -> Array:
     """``value where mask else self``, in the shape that the two have together.
 
     The value becomes an element of the operand's dtype.
-
-    Raises:
-        InvalidIRError: The mask is not bool, shapes do not broadcast, or the value does not fit.
     """
     values, chosen = _with_mask(self, mask)
     return np.where(chosen, element(value, self.dtype), values)
@@ -364,10 +347,6 @@ def masked_scatter(self: Array, mask: Array, source: Array) -> Array:
     """The tensor with elements of ``source``, row by row, where the mask is true, row by row.
 
     Operand and mask broadcast.
-
-    Raises:
-        InvalidIRError: The source has fewer elements than the mask true ones, another dtype than
-            the operand, or the mask is not bool.
     """
     values, chosen = _with_mask(self, mask)
     count = int(chosen.sum())

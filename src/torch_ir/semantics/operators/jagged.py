@@ -23,9 +23,6 @@ def jagged_to_padded(
     """Rows ``values[offsets[i]:offsets[i + 1]]``, cut or padded to ``max_lengths[0]`` elements.
 
     Shapes: [total, *], [rows + 1] → [rows, length, *].
-
-    Raises:
-        InvalidIRError: There are several levels of rows, or they do not lie one after the other.
     """
     (starts,), (length,) = _one_level(offsets), max_lengths or (-1,)
     _require_rows(starts, len(values), length)
@@ -42,9 +39,6 @@ def padded_to_jagged(dense: Array, offsets: Sequence[Array], total_L: int | None
     """The first ``offsets[i + 1] - offsets[i]`` elements of each row, one row after the other.
 
     Shapes: [rows, length, *], [rows + 1] → [total, *].
-
-    Raises:
-        InvalidIRError: As there, or a row has not as many, or the total is another.
     """
     (starts,) = _one_level(offsets)
     total = int(starts[-1])

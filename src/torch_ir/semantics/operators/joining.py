@@ -29,9 +29,6 @@ def cat(tensors: Sequence[Array], dim: int = 0) -> Array:
     ``result[…, n₀ + … + nₖ₋₁ + i, …] = tensors[k][…, i, …]``: there the sizes add, elsewhere they
     are equal. The dtype is what all have together. A tensor of shape [0] has no elements to give
     and fits any shape.
-
-    Raises:
-        InvalidIRError: There is no tensor, one has no dimensions, or their other sizes differ.
     """
     if not tensors or not all(tensor.ndim for tensor in tensors):
         raise InvalidIRError("only tensors with dimensions are concatenated, and at least one")
@@ -120,11 +117,7 @@ def _indexing(name: str) -> Any:
     "aten.unsafe_split_with_sizes.default",
 )
 def split_with_sizes(self: Array, split_sizes: Sequence[int], dim: int = 0) -> tuple[Array, ...]:
-    """Consecutive pieces of such sizes along a dimension.
-
-    Raises:
-        InvalidIRError: The sizes do not add up to the dimension's, or one is negative.
-    """
+    """Consecutive pieces of such sizes along a dimension."""
     sizes = list(split_sizes)
     place, length = _line(self, dim)
     if sum(sizes) != length or min(sizes, default=0) < 0:
@@ -149,9 +142,6 @@ def split(self: Array, split_size: int, dim: int = 0) -> tuple[Array, ...]:
     """Consecutive pieces of ``split_size`` elements, the last one smaller where need be.
 
     At least one, also of a dimension of size 0.
-
-    Raises:
-        InvalidIRError: The size is negative, or 0 where there are elements.
     """
     _, length = _line(self, dim)
     if split_size < 0 or (split_size == 0 and length):
@@ -209,9 +199,6 @@ def repeat(self: Array, repeats: Sequence[int]) -> Array:
     """The whole tensor ``repeats[i]`` times along dimension i; new dimensions stand in front.
 
     ``result[i, j, …] = self[i mod n₀, j mod n₁, …]``.
-
-    Raises:
-        InvalidIRError: There are fewer numbers than dimensions, or a negative one.
     """
     if len(repeats) < self.ndim or min(repeats, default=0) < 0:
         raise InvalidIRError(f"shape {list(self.shape)} does not repeat {list(repeats)} times")
@@ -260,9 +247,6 @@ def constant_pad_nd(self: Array, pad: Sequence[int], value: complex = 0) -> Arra
     """With ``pad`` more elements of one value: before and after, from the last dimension on.
 
     A negative number takes away as many. The value becomes one of the operand's dtype.
-
-    Raises:
-        InvalidIRError: The numbers are no pairs, are too many, or take away more than there is.
     """
     if len(pad) % 2 or len(pad) > 2 * self.ndim:
         raise InvalidIRError(f"padding {list(pad)} is not for {counted(self.ndim, 'dimension')}")

@@ -49,9 +49,6 @@ def lstsq(
     What is left is told of matrices of full rank with more rows than columns, but by ``gelsy``,
     which is the usual driver; the rank by all but ``gels``; singular values by ``gelsd`` and
     ``gelss``. Else these are of shape [0].
-
-    Raises:
-        InvalidIRError: There is no such driver, or shapes or types do not fit.
     """
     by, matrix = driver or "gelsy", finite(self, "self")
     if by not in DRIVERS or b.dtype != self.dtype:

@@ -318,11 +318,7 @@ def cholesky_factor(
 
 @denotes("aten.cholesky.default")
 def cholesky(self: Array, upper: bool = False) -> Array:
-    """The same factor of a matrix that has one; any number where roundings may give it one.
-
-    Raises:
-        InvalidIRError: It is not positive, whatever is rounded.
-    """
+    """The same factor of a matrix that has one; any number where roundings may give it one."""
     factor, info = cholesky_factor(self, upper=upper)
     matrix = np.tril(adjoint(wide(self)) if upper else wide(self))
     for place in map(tuple, np.argwhere(info)):
@@ -378,11 +374,7 @@ def matrix_exponential(self: Array) -> Array:
 
 @denotes("aten._linalg_check_errors.default")
 def check_errors(info: Array, api_name: str, *, is_matrix: bool) -> tuple[()]:
-    """Nothing, where every matrix could be factored.
-
-    Raises:
-        InvalidIRError: One could not.
-    """
+    """Nothing, where every matrix could be factored."""
     del is_matrix
     if info.any():
         raise InvalidIRError(f"{api_name}: info is {int(info.max())} for some matrix")

@@ -133,9 +133,6 @@ def ctc_loss(
 
     Shapes: [N] and [N, T, 2 S + 1], S the most labels. What is beyond an element's own steps and
     states is open but in the first step, and -inf here. ``zero_infinity`` counts for gradients.
-
-    Raises:
-        InvalidIRError: As in :func:`labellings`.
     """
     del zero_infinity
     found = [*labellings(log_probs, targets, input_lengths, target_lengths, blank)]
@@ -237,9 +234,6 @@ def binary_cross_entropy_backward(
     """``grad · (x - target) / max(x (1 - x), ε) · weight``, over the number of elements of a mean.
 
     ε is :func:`least_slope`: in float16 that is 0.
-
-    Raises:
-        InvalidIRError: Types are not the same, or no floating ones.
     """
     given = [part for part in (grad_output, target, weight) if part is not None]
     if not is_float(self.dtype) or any(part.dtype != self.dtype for part in given):
@@ -281,11 +275,7 @@ def multi_margin_loss_backward(
     weight: Array | None = None,
     reduction: int = MEAN,
 ) -> Array:
-    """The gradient of ``Σ max(0, margin - x[target] + x)^p / C`` over all other classes.
-
-    Raises:
-        InvalidIRError: A target is no class, or p is neither 1 nor 2.
-    """
+    """The gradient of ``Σ max(0, margin - x[target] + x)^p / C`` over all other classes."""
     rows = as_rows(self)
     if not self.size or p not in (1, 2):
         raise InvalidIRError(f"there is no such loss of {list(self.shape)} by power {p}")
@@ -355,9 +345,6 @@ def nll_loss_forward(
 
     Returns:
         The losses, or one number, and ``Σ w[t]``; 0 for losses of a batch.
-
-    Raises:
-        InvalidIRError: A target is no class, or shapes do not fit each other.
     """
     losses, weights = picked_losses(self, target, weight, ignore_index)
     total = np.sum(weights)

@@ -245,9 +245,6 @@ def matmul(self: Array, other: Array) -> Array:
 
     A vector on the left is a row, on the right a column; the axis of size 1 that this adds is
     dropped again. Shapes: [*, m, n], [*, n, p] → [*, m, p]; [n], [n] → [].
-
-    Raises:
-        InvalidIRError: An operand has no dimension.
     """
     if not self.ndim or not other.ndim:
         raise InvalidIRError("a tensor without dimensions has no matrix product")

@@ -34,10 +34,6 @@ def view(self: Array, size: Sequence[int]) -> Array:
     """The elements, taken row by row, in another shape with as many.
 
     One size may be −1: it is what makes the counts equal.
-
-    Raises:
-        InvalidIRError: The counts differ, two sizes are unknown, or any size would do (−1 beside
-            a size of 0).
     """
     sizes = list(size)
     refused = InvalidIRError(f"a tensor of shape {list(self.shape)} is none of shape {sizes}")
@@ -68,11 +64,7 @@ def view_as(self: Array, other: Array) -> Array:
 
 @denotes("aten.flatten.using_ints")
 def flatten(self: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
-    """The dimensions from ``start_dim`` to ``end_dim`` as one; without dimensions, shape [1].
-
-    Raises:
-        InvalidIRError: The start comes after the end.
-    """
+    """The dimensions from ``start_dim`` to ``end_dim`` as one; without dimensions, shape [1]."""
     start, end = axis(start_dim, self.ndim), axis(end_dim, self.ndim)
     if start > end:
         raise InvalidIRError(f"dimension {start_dim} does not come before {end_dim}")
@@ -124,9 +116,6 @@ def expand(self: Array, size: Sequence[int], *, implicit: bool = False) -> Array
     """In a larger shape, elements repeating along dimensions of size 1 and along new ones.
 
     −1 keeps a dimension's size; new dimensions stand in front and have no size to keep.
-
-    Raises:
-        InvalidIRError: The tensor does not broadcast to that shape.
     """
     added = len(size) - self.ndim
     if added < 0 or any(number < 0 for number in size[:added]):
@@ -147,9 +136,6 @@ def view_dtype(self: Array, dtype: np.dtype[Any]) -> Array:
     """The same bytes read as another type, little end first.
 
     The last dimension's size changes with the width: n · old width = m · new width.
-
-    Raises:
-        InvalidIRError: The widths differ and the last dimension does not divide, or there is none.
     """
     if self.dtype.itemsize != dtype.itemsize:
         width = self.shape[-1] * self.dtype.itemsize if self.ndim else 1
@@ -163,11 +149,7 @@ def view_dtype(self: Array, dtype: np.dtype[Any]) -> Array:
 
 @denotes("aten.permute.default", "aten.permute_copy.default")
 def permute(self: Array, dims: Sequence[int]) -> Array:
-    """Dimensions in another order: dimension i of the result is ``dims[i]`` of the operand.
-
-    Raises:
-        InvalidIRError: ``dims`` does not name every dimension once.
-    """
+    """Dimensions in another order: dimension i of the result is ``dims[i]`` of the operand."""
     order = distinct_axes(dims, self.ndim)
     if len(order) != self.ndim or len(dims) != self.ndim:
         raise InvalidIRError(f"{list(dims)} is no order of {counted(self.ndim, 'dimension')}")
@@ -230,9 +212,6 @@ def roll(self: Array, shifts: Sequence[int], dims: Sequence[int] = ()) -> Array:
 
     Without ``dims``, the elements row by row, in the shape that they had. A dimension may be named
     more than once: its shifts add.
-
-    Raises:
-        InvalidIRError: There is no shift, or not one for each of ``dims``.
     """
     if not shifts or (len(shifts) != len(dims) and (dims or len(shifts) > 1)):
         raise InvalidIRError(f"shifts {list(shifts)} are not for dimensions {list(dims)}")
@@ -310,9 +289,6 @@ def as_strided(
 
     ``elements`` are the operand's row by row: it counts as laid out without gaps, from offset 0.
     A tensor that torch keeps in another layout is not what this operator means here.
-
-    Raises:
-        InvalidIRError: A stride is negative, or an element lies outside.
     """
     places = strided_places(self.size, size, stride, storage_offset or 0)
     return np.asarray(self.reshape(-1)[places])
@@ -346,9 +322,6 @@ def unfold(self: Array, dimension: int, size: int, step: int) -> Array:
 
     ``result[…, w, …, k] = self[…, w · step + k, …]``, for the ⌊(n − size) / step⌋ + 1 windows that
     fit. A tensor without dimensions counts as one of size 1.
-
-    Raises:
-        InvalidIRError: The window is larger than the dimension, or the step is not positive.
     """
     place = axis(dimension, self.ndim)
     length = self.shape[place] if self.ndim else 1

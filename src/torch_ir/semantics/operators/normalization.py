@@ -85,10 +85,6 @@ def native_layer_norm(
     Returns:
         The result, the mean (over no elements 0) and rstd (NaN); these with size 1 in the
         dimensions reduced.
-
-    Raises:
-        InvalidIRError: The last sizes are not those, weight or bias has another shape, or the
-            operand is not floating.
     """
     _require_floating(input)
     axes = trailing(input, normalized_shape)
@@ -137,10 +133,6 @@ def native_group_norm(
 
     Returns:
         The result, the mean and rstd; these of shape [N, group].
-
-    Raises:
-        InvalidIRError: The channels do not make whole groups, the sizes are not the operand's,
-            weight or bias is not one number a channel, or the operand is not floating.
     """
     _require_floating(input)
     require_groups(input, N, C, HxW, group)
@@ -250,10 +242,6 @@ def batch_norm_no_stats(
 
     Returns:
         The result, the channels' means and their rstd.
-
-    Raises:
-        InvalidIRError: There is no element, or ``training`` is not set: nothing would remain to
-            normalize by.
     """
     if not training:
         raise InvalidIRError("without running statistics a batch is normalized in training only")

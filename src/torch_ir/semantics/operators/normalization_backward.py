@@ -126,9 +126,6 @@ def native_batch_norm_backward(
 
     Those do not follow from the operand, whose gradient is ``gγ · rstd`` then. Shapes: the
     operand's, [C], [C]. Dtypes: the operand's, and for both parameters that of statistics.
-
-    Raises:
-        InvalidIRError: The statistics that it takes are absent, or of other types.
     """
     axes, shape = over_batch(input)
     given = (weight, running_mean, running_var, save_mean, save_invstd)
@@ -181,9 +178,6 @@ def weight_norm_backward(
     """The gradients of ``w = v · g / ‖v‖`` by v and g, norms over all axes but the first or last.
 
     ``g / ‖v‖ · (grad - v · (Σ grad · v) / ‖v‖²)`` and ``(Σ grad · v) / ‖v‖``.
-
-    Raises:
-        InvalidIRError: ``dim`` is another axis.
     """
     if dim not in (0, saved_v.ndim - 1):
         raise InvalidIRError(f"weights of {saved_v.ndim} axes have no norms for axis {dim}")

@@ -64,9 +64,6 @@ def reflection_pad(self: Array, padding: Sequence[int]) -> Array:
 
     With size n, element -i is element i, and n - 1 + i is n - 1 - i.
     Shapes: [*, size] → [*, before + size + after].
-
-    Raises:
-        InvalidIRError: Padding is not less than the size, or the rank is not the operator's.
     """
     for axis, before, after in _ends(padding, self.ndim):
         if max(before, after) >= self.shape[axis]:
@@ -93,9 +90,6 @@ def pad_circular(self: Array, pad: Sequence[int]) -> Array:
     """Go on at the other end: element i is element i mod size.
 
     What negative numbers take away is taken away first.
-
-    Raises:
-        InvalidIRError: Padding is more than the size.
     """
     values = _with_constant(self, [min(number, 0) for number in pad], 0)
     for axis, before, after in _ends(pad, self.ndim):
@@ -112,11 +106,7 @@ def pad_circular(self: Array, pad: Sequence[int]) -> Array:
 def pad(
     self: Array, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Array:
-    """Pad with a number ("constant", 0 if None), or as one of the functions above.
-
-    Raises:
-        InvalidIRError: No mode has this name.
-    """
+    """Pad with a number ("constant", 0 if None), or as one of the functions above."""
     if mode == "constant":
         return _with_constant(self, pad, 0 if value is None else value)
     rules: dict[str, Callable[[Array, Sequence[int]], Array]] = {

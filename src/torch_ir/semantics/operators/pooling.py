@@ -145,9 +145,6 @@ def _declare_mean(rank: int) -> None:
         ``⌊(size + 2·padding - kernel) / stride⌋ + 1`` windows, ⌈ ⌉ with ``ceil_mode``, where the
         last must not begin in the right padding. dtype: the same; the mean of integers is
         truncated.
-
-        Raises:
-            InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
         """
         pool = _pool(self, rank, kernel_size, stride, padding, 1, ceil_mode)
         return _average(self, pool, count_include_pad, divisor_override)
@@ -238,9 +235,6 @@ def _declare_maximum(rank: int) -> None:
         greater than all, and of several the last counts. A window of nothing but -inf (or the
         least integer) names its first element. Shapes as of the mean, with windows of
         ``(kernel - 1) · dilation + 1``; dtype: the same.
-
-        Raises:
-            InvalidIRError: A window exceeds its padded axis; padding is more than half a kernel.
         """
         pool = _pool(self, rank, kernel_size, stride, padding, dilation, ceil_mode)
         return _maximum(self, pool)
@@ -299,9 +293,6 @@ def max_unpool2d(self: Array, indices: Array, output_size: Sequence[int]) -> Arr
     """Zeros of ``output_size`` with each element at the place of its plane that ``indices`` names.
 
     Where several are put at one place, torch leaves open which stays; here it is the last.
-
-    Raises:
-        InvalidIRError: An index is not one of a plane's elements, or the shapes do not fit.
     """
     if indices.shape != self.shape or indices.dtype != np.int64:
         raise InvalidIRError(
@@ -348,9 +339,6 @@ def _declare_fractional(rank: int) -> None:
 
         Samples are of shape [n, channels, rank], from 0 to 1; of two axes the first is of the
         last axis. Elements are chosen as by ``max_pool_with_indices``.
-
-        Raises:
-            InvalidIRError: Windows are not within the planes, or samples are of another type.
         """
         sizes, planes = self.shape[-rank:], self.shape[:-rank]
         fits = all(

@@ -45,9 +45,6 @@ def quantize_per_tensor(
 
     ``1 / scale`` is rounded from float64; ``round`` takes ties to even. Parameters may be tensors
     with one element.
-
-    Raises:
-        InvalidIRError: The numbers are float64 or integers.
     """
     numbers = _as_float32(input)
     factor = np.float32(1.0 / float(number(scale)))
@@ -69,11 +66,7 @@ def dequantize_per_tensor(
     dtype: DType,
     out_dtype: DType | None = None,
 ) -> Array:
-    """``(code - zero_point) · scale`` in ``out_dtype``, which is float32 if it is not given.
-
-    Raises:
-        InvalidIRError: The codes are not of ``dtype``.
-    """
+    """``(code - zero_point) · scale`` in ``out_dtype``, which is float32 if it is not given."""
     _require_type(input, dtype)
     result = out_dtype or _FLOAT
     steps = np.dtype("float64") if result == np.float64 else _FLOAT
@@ -117,9 +110,6 @@ def dequantize_per_channel(
     """``(code - zero_point) · scale``, with one of both for each place of an axis.
 
     Codes and zero points are subtracted in their common type, and so may wrap around.
-
-    Raises:
-        InvalidIRError: The codes are not of ``dtype``.
     """
     _require_type(input, dtype)
     offsets = None if zero_points is None else along(zero_points, axis, input.ndim)
@@ -136,11 +126,7 @@ def quantize_per_channel_group(
     dtype: DType,
     group_size: int = 128,
 ) -> Array:
-    """As :func:`quantize_per_token`, one of both for each ``group_size`` columns of a row.
-
-    Raises:
-        InvalidIRError: The numbers are no matrix, or the groups do not divide its columns.
-    """
+    """As :func:`quantize_per_token`, one of both for each ``group_size`` columns of a row."""
     groups = _in_groups(input, scales, group_size)
     parameters = (scales.reshape(-1, 1), zero_points.reshape(-1, 1))
     return quantize_per_token(groups, *parameters, quant_min, quant_max, dtype).reshape(
@@ -159,11 +145,7 @@ def dequantize_per_channel_group(
     group_size: int,
     output_dtype: DType,
 ) -> Array:
-    """As :func:`dequantize_per_channel`, one of both for each ``group_size`` columns of a row.
-
-    Raises:
-        InvalidIRError: The codes are no matrix, or the groups do not divide its columns.
-    """
+    """As :func:`dequantize_per_channel`, one of both for each ``group_size`` columns of a row."""
     groups = _in_groups(input, scales, group_size)
     offsets = None if zero_points is None else zero_points.reshape(-1, 1)
     numbers = _scaled(groups, offsets, scales.reshape(-1, 1))

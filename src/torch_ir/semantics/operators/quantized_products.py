@@ -57,11 +57,7 @@ def scaled_mm_v2(
     contraction_dim: Sequence[int] = (),
     use_fast_accum: bool = False,
 ) -> Array:
-    """:func:`scaled_mm` by scales of one number, or of each row of a and column of b.
-
-    Raises:
-        InvalidIRError: As there, and where scales are of blocks or in another order.
-    """
+    """:func:`scaled_mm` by scales of one number, or of each row of a and column of b."""
     plain = all(len(s) == 1 for s in (scale_a, scale_b)) and not any((*swizzle_a, *swizzle_b))
     if not plain or any(how not in (_ONE_SCALE, _SCALE_OF_ROW) for how in (*recipe_a, *recipe_b)):
         raise InvalidIRError("products by scales of blocks have no denotation")
@@ -82,9 +78,6 @@ def scaled_mm(
     """``(a · scale_a) (b · scale_b) + bias`` of float8, in ``out_dtype``, or the first's type.
 
     Scales are one number each, or one for each row of a and column of b.
-
-    Raises:
-        InvalidIRError: Shapes do not fit, or there is a scale of the result.
     """
     del use_fast_accum
     _require_factors(self, mat2)

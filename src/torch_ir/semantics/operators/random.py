@@ -245,9 +245,6 @@ def multinomial(self: Array, num_samples: int, draws: Draws, replacement: bool =
 
     Without replacement no number twice: those with the greatest ``p / exponential`` in order.
     Shapes: [*, n] → [*, num_samples].
-
-    Raises:
-        InvalidIRError: Elements are negative or not finite, or there are too few that are not 0.
     """
     require_type("multinomial", is_float, self)
     wide = self.astype("float64")
@@ -370,11 +367,7 @@ def _log_factorials(count: int) -> Array:
 
 @denotes("aten.poisson.default", draws=True)
 def poisson(self: Array, draws: Draws) -> Array:
-    """Poisson's with the rate that stands in ``self``, in its type.
-
-    Raises:
-        InvalidIRError: A rate is negative or not finite, or so great that it takes too long.
-    """
+    """Poisson's with the rate that stands in ``self``, in its type."""
     require_type("poisson", is_float, self)
     rates = self.astype("float64").reshape(-1, 1)
     most = float(rates.max(initial=0))
@@ -389,11 +382,7 @@ def poisson(self: Array, draws: Draws) -> Array:
 
 @denotes("aten.binomial.default", draws=True)
 def binomial(count: Array, prob: Array, draws: Draws) -> Array:
-    """The successes among ``count`` trials of probability ``prob``, in the type of the first.
-
-    Raises:
-        InvalidIRError: A probability is none, or there are so many trials that it takes too long.
-    """
+    """The successes among ``count`` trials of probability ``prob``, in the type of the first."""
     require_type("binomial", is_float, count, prob)
     trials, chances = np.broadcast_arrays(count.astype("float64"), prob.astype("float64"))
     most = float(trials.max(initial=0))

@@ -81,9 +81,6 @@ def mean(
     """Sum divided by the number of elements, rounded once; of none, 0 / 0 = NaN.
 
     Dtype: the one asked for, or the operand's.
-
-    Raises:
-        InvalidIRError: That dtype is neither floating nor complex.
     """
     taken = _mean_dtype(self, dtype)
     wide = _wide(self, taken)
@@ -213,11 +210,7 @@ def _extreme(self: Array, dim: Dims, keepdim: bool, largest: bool) -> Array:
 
 @denotes("aten.amax.default", "aten.max.default")
 def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
-    """The largest element; NaN where there is one. Which of +0 and −0 it is, is undefined.
-
-    Raises:
-        InvalidIRError: The operand is complex, or a dimension to reduce has size 0.
-    """
+    """The largest element; NaN where there is one. Which of +0 and −0 it is, is undefined."""
     return _extreme(self, dim, keepdim, largest=True)
 
 
@@ -249,9 +242,6 @@ def max_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]
     """Each line's largest element, and the first index where it stands (int64).
 
     A NaN counts as largest: the first one, if there is any.
-
-    Raises:
-        InvalidIRError: The operand is complex, or the dimension has size 0.
     """
     return _value_and_place(self, dim, keepdim, largest=True)
 
@@ -279,9 +269,6 @@ def argmax(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
     """The first index of the largest element, a NaN being largest; int64.
 
     Without ``dim``, the index among all elements row by row.
-
-    Raises:
-        InvalidIRError: The operand is boolean or complex, or the dimension has size 0.
     """
     return _place(self, dim, keepdim, largest=True)
 
@@ -348,10 +335,6 @@ def vector_norm(
 
     p = inf is the largest |x|, −inf the smallest, 0 how many are not 0. Dtype: real, of the
     operand's precision or that of the one asked for. Of no elements: 0.
-
-    Raises:
-        InvalidIRError: The operand is neither floating nor complex, the dtype asked for is not of
-            its kind, or a norm with p < 0 or p = inf goes over a size of 0.
     """
     if not is_inexact(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no norm")
@@ -375,11 +358,7 @@ def power_sum(
     *,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """``Σ |x|ᵖ`` over dimensions, for p = ``ord``; type and shape as of ``linalg_vector_norm``.
-
-    Raises:
-        InvalidIRError: The operand is neither floating nor complex.
-    """
+    """``Σ |x|ᵖ`` over dimensions, for p = ``ord``; type and shape as of ``linalg_vector_norm``."""
     if not is_inexact(self.dtype):
         raise InvalidIRError(f"{self.dtype} has no sum of powers")
     taken = self.dtype if dtype is None else dtype

@@ -68,11 +68,7 @@ def reflected(packed: Array, scales: Array, other: Array, *, transposed: bool = 
 
 @denotes("aten.linalg_householder_product.default")
 def householder_product(input: Array, tau: Array) -> Array:
-    """The first columns of Q, as many as the operand has.
-
-    Raises:
-        InvalidIRError: There are more columns than rows, or more reflectors than columns.
-    """
+    """The first columns of Q, as many as the operand has."""
     packed, scales = wide(input, "input"), scales_of(tau, input)
     rows, columns = packed.shape[-2:]
     if columns > rows:

@@ -306,10 +306,6 @@ def upsample_linear_vec(
     The position (see above), not less than 0, is ``low + λ`` with 0 ≤ λ < 1; past the last
     element there is the last. Shapes: [n, c, *sizes] → [n, c, *goal]; dtype: the same,
     floating, or uint8 in planes (:func:`in_bytes`).
-
-    Raises:
-        InvalidIRError: Not one of output_size and scale_factors is given, a size is 0, or the
-            tensor is not floating.
     """
     rank = input.ndim - 2
     goal = _goal(input, rank, output_size, scale_factors)

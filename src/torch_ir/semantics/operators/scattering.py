@@ -58,9 +58,6 @@ def gather(self: Array, dim: int, index: Array, *, sparse_grad: bool = False) ->
     """``result[i, j, …] = self[i, …, index[i, j, …], …]``, the index along ``dim``.
 
     Shape: the index's.
-
-    Raises:
-        InvalidIRError: The index does not fit the operand, or is out of range.
     """
     places = _places(self, dim, index)
     if not index.size:
@@ -74,9 +71,6 @@ def scatter(self: Array, dim: int, index: Array, src: Array) -> Array:
 
     Of ``src`` the first elements in each dimension are used. Where several go to one place, torch
     leaves open which stays; here it is the last, row by row.
-
-    Raises:
-        InvalidIRError: The index does not fit, or is out of range; or dtypes differ.
     """
     return put(self, _places(self, dim, index), _from(self, src, index), accumulate=False)
 
@@ -105,10 +99,6 @@ def scatter_reduce(
 
     ``reduce`` is "sum", "prod", "mean" (of integers rounded down), "amax" or "amin" (NaN where
     there is one). Without ``include_self``, what is there counts only where nothing goes.
-
-    Raises:
-        InvalidIRError: As for ``scatter``; the reduction is none of these; extremes of complex
-            numbers or a mean of booleans are asked for.
     """
     places = _places(self, dim, index).reshape(-1)
     values = _from(self, src, index).reshape(-1)

@@ -49,9 +49,6 @@ def segment_reduce(
 
     Before that dimension each row has lengths of its own. A segment without elements gives
     ``initial``, by default 0 for sums, 1 for products, infinities for extremes, and NaN for means.
-
-    Raises:
-        InvalidIRError: There is no such reduction, or there are no lengths.
     """
     del unsafe, indices
     marks = _marks(reduce, lengths, offsets)
@@ -93,9 +90,6 @@ def segment_reduce_backward(
 
     Extremes that are equal share a gradient (a negative one torch on the CPU gives each in full).
     Of products it is ``grad · output / x``, and of an x of 0 ``grad`` times all others.
-
-    Raises:
-        InvalidIRError: As there.
     """
     marks, place = _marks(reduce, lengths, offsets), place_of(axis, data.ndim)
     values, gradients, made = (part.astype(working(data.dtype)) for part in (data, grad, output))

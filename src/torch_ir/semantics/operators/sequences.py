@@ -20,9 +20,6 @@ def pack_padded_sequence(input: Array, lengths: Array, batch_first: bool) -> tup
     """Each step of the sequences that are so long, one after the other; and how many these are.
 
     Shapes: [T, B, *] and [B] → [Σ lengths, *] and int64 [the greatest length].
-
-    Raises:
-        InvalidIRError: Lengths rise, are less than 1 or more than the steps, or not of a batch.
     """
     steps = np.swapaxes(input, 0, 1) if batch_first else input
     counts = lengths.tolist()
@@ -38,11 +35,7 @@ def pack_padded_sequence(input: Array, lengths: Array, batch_first: bool) -> tup
 def hash_tensor(
     self: Array, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
 ) -> Array:
-    """The exclusive or of the elements' bits, as float64 or 64-bit integers: uint64.
-
-    Raises:
-        InvalidIRError: Elements are complex, there are none, or the mode is not 0.
-    """
+    """The exclusive or of the elements' bits, as float64 or 64-bit integers: uint64."""
     if mode or is_complex(self.dtype) or not self.size:
         raise InvalidIRError(f"no hash of {self.dtype} {list(self.shape)} by mode {mode}")
     wide = rounded(self, np.dtype("float64")) if is_float(self.dtype) else self.astype("int64")

@@ -99,9 +99,6 @@ def inclusive_range(
     """``start + i · step`` up to ``end``, which is among them; float32 without a type.
 
     For a type of integers all three are cut off toward zero before.
-
-    Raises:
-        InvalidIRError: The step does not lead from start to end.
     """
     kind = dtype or DEFAULT_FLOAT
     whole = tuple(map(int, (start, end, step))) if is_integer(kind) else (start, end, step)

@@ -60,9 +60,6 @@ def slice_tensor(
 
     Negative bounds count from the end, those outside stop at the ends, and an end before the
     start gives size 0.
-
-    Raises:
-        InvalidIRError: The step is not positive, or there is no dimension.
     """
     return self[_part(self, dim, start, end, step)]
 
@@ -76,21 +73,13 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Array:
-    """The tensor with ``src`` in the place of ``self[…, start:end:step, …]``.
-
-    Raises:
-        InvalidIRError: ``src`` has not that part's shape.
-    """
+    """The tensor with ``src`` in the place of ``self[…, start:end:step, …]``."""
     return exchanged(self, _part(self, dim, start, end, step), src)
 
 
 @denotes("aten.select.int", "aten.select_copy.int")
 def select(self: Array, dim: int, index: int) -> Array:
-    """``self[…, index, …]`` along ``dim``, which the result has not.
-
-    Raises:
-        InvalidIRError: The index is not from −n to n − 1, or there is no dimension.
-    """
+    """``self[…, index, …]`` along ``dim``, which the result has not."""
     return np.asarray(self[_at(self, dim, index)])
 
 
@@ -102,11 +91,7 @@ def select_scatter(self: Array, src: Array, dim: int, index: int) -> Array:
 
 @denotes("aten.narrow.default", "aten.narrow_copy.default")
 def narrow(self: Array, dim: int, start: int, length: int) -> Array:
-    """``length`` elements from ``start`` along ``dim``; a negative start counts from the end.
-
-    Raises:
-        InvalidIRError: They are not all there.
-    """
+    """``length`` elements from ``start`` along ``dim``; a negative start counts from the end."""
     size = self.shape[_line(self, dim)]
     first = start + size if start < 0 else start
     if first < 0 or length < 0 or first + length > size:

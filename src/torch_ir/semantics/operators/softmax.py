@@ -110,9 +110,6 @@ def masked_softmax(
     A line that is masked as a whole is NaN. ``dim`` is the last by default. A mask of four-
     dimensional scores may be one matrix: of queries and keys (``mask_type`` 0), or of samples and
     keys (1); else it has the shape of the operand.
-
-    Raises:
-        InvalidIRError: The mask is not boolean, or its shape is none of these.
     """
     place, hidden = -1 if dim is None else dim, hidden_by(self, mask, mask_type)
     wide = np.where(hidden, -np.inf, _floating(self, None))

@@ -103,9 +103,6 @@ def topk(self: Array, k: int, dim: int = -1, largest: bool = True, sorted: bool 
 
     Of equal ones the first. Where ``sorted`` is not set torch leaves the order open; here it is
     the same.
-
-    Raises:
-        InvalidIRError: The dimension has less than ``k`` elements, or k is negative.
     """
     length = self.shape[axis(dim, self.ndim)] if self.ndim else 1
     if not 0 <= k <= length:
@@ -365,9 +362,6 @@ def bincount(self: Array, weights: Array | None = None, minlength: int = 0) -> A
     """How often each number from 0 to the largest occurs, or the sum of its weights.
 
     Shape [max(largest + 1, minlength)]. Dtype int64; of weights float32 for float32, else float64.
-
-    Raises:
-        InvalidIRError: A number is negative, or not an integer.
     """
     if self.dtype.kind not in "iu" or self.ndim != 1 or (self.size and self.min() < 0):
         raise InvalidIRError(f"{self.dtype} {list(self.shape)} is not counted")
@@ -385,10 +379,6 @@ def histc(self: Array, bins: int = 100, min: float = 0, max: float = 0) -> Array
     What is outside, or NaN, is not counted. Where min is max, from the least element to the
     greatest; where these are equal too, 1 to either side. Where that is the same in the operand's
     type, all are in the middle bin. Shape [bins]; the operand's type.
-
-    Raises:
-        InvalidIRError: There is no bin, the range is not finite or not in order, or the operand
-            is not floating.
     """
     low, high = histogram_range(self, min, max)
     if not is_float(self.dtype) or bins < 1 or not (low <= high and np.isfinite(high - low)):

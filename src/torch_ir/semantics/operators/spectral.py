@@ -47,9 +47,6 @@ def fft_r2c(self: Array, dim: Sequence[int], normalization: int, onesided: bool)
     ``onesided`` keeps only the first ``⌊n / 2⌋ + 1`` elements of the last axis in ``dim``: the
     others are the conjugates of these. Shapes: [*sizes] → the same, but for that axis; dtype: the
     complex one of the same precision.
-
-    Raises:
-        InvalidIRError: The tensor is not of real numbers; an axis is out of range or empty.
     """
     if not is_float(self.dtype):
         raise InvalidIRError(f"the transform of real numbers takes no {self.dtype}")
@@ -73,9 +70,6 @@ def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: 
     ``last_dim_size``, of which the others are their conjugates; the imaginary parts of the first
     and, for an even size, the last one do not count.
     dtype: the real one of the same precision.
-
-    Raises:
-        InvalidIRError: The tensor is not complex; an axis is out of range, empty, or no half.
     """
     if not is_complex(self.dtype):
         raise InvalidIRError(f"the transform to real numbers takes no {self.dtype}")
@@ -92,11 +86,7 @@ def fft_c2r(self: Array, dim: Sequence[int], normalization: int, last_dim_size: 
 
 @denotes("aten._fft_c2c.default")
 def fft_c2c(self: Array, dim: Sequence[int], normalization: int, forward: bool) -> Array:
-    """The transform of complex numbers, forward or backward; shape and dtype: the same.
-
-    Raises:
-        InvalidIRError: The tensor is not complex; an axis is out of range or empty.
-    """
+    """The transform of complex numbers, forward or backward; shape and dtype: the same."""
     if not is_complex(self.dtype):
         raise InvalidIRError(f"the transform of complex numbers takes no {self.dtype}")
     axes = _axes(self, dim)

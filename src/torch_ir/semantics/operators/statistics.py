@@ -43,9 +43,6 @@ def var(
 
     Dtype: the operand's, the real one for complex. Where n ≤ correction the divisor is 0: the
     result is inf, or NaN where all elements are equal or there is none. inf and NaN give NaN.
-
-    Raises:
-        InvalidIRError: The operand is neither floating nor complex.
     """
     return rounded(_variance(self, dim, correction, keepdim), real_of(self.dtype))
 

@@ -150,11 +150,7 @@ def ldl_solve(
     *,
     hermitian: bool = False,
 ) -> Array:
-    """X with ``A X = B``, A having these factors; a block of D that is 0 divides by it.
-
-    Raises:
-        InvalidIRError: They are no pivots.
-    """
+    """X with ``A X = B``, A having these factors; a block of D that is 0 divides by it."""
     packed, other = wide(LD, "LD"), wide(B, "B")
     batch = np.broadcast_shapes(packed.shape[:-2], other.shape[:-2])
     packed = np.broadcast_to(packed, (*batch, *packed.shape[-2:]))
