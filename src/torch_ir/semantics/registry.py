@@ -137,6 +137,7 @@ def restate(
         results = function(**kept)
         return results if part is None else results[part]
 
+    restated.__module__ = function.__module__
     declare(restated, function.__doc__ or "", *op_types)
 
 
