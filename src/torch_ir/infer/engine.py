@@ -20,7 +20,7 @@ from torch_ir.frontend.symbols.scalars import expression
 from torch_ir.infer.binder import bind
 from torch_ir.infer.preconditions.table import find_shape_fault
 from torch_ir.infer.recurrence import in_two_steps
-from torch_ir.infer.resolve import resolve_operator
+from torch_ir.infer.resolve import map_argument, resolve_operator
 from torch_ir.infer.types import Callee, CallSignature, Kind, Outcome, Region, TensorType, name_of
 from torch_ir.ir import OpNode
 from torch_ir.ir.expressions import Number
@@ -159,8 +159,7 @@ class Trial:
 def trial(signature: CallSignature, device: str = "cpu") -> Trial:
     """Make a call with empty tensors of a device, fake ones where fake tensors are in force."""
     given = [kind.empty(device) for kind in signature.types]
-    args, kwargs = bind(signature, given, dict(signature.symbols))
-    args, kwargs = _moved(args, device), _moved(kwargs, device)
+    args, kwargs = _bound(signature, given, device)
     fault = find_shape_fault(signature.op_type, args, kwargs)
     if fault is not None:
         raise ExecutionError(fault)  # some of these kernels die even without data
@@ -174,17 +173,16 @@ def call_with(
     operator: Callable[..., Any] | None = None,
 ) -> Any:
     """Make a call with given tensors, on the CPU; of the operator, or of what stands for it."""
-    args, kwargs = bind(signature, values, dict(signature.symbols))
+    args, kwargs = _bound(signature, values, "cpu")
     called: Any = resolve_operator(signature.op_type) if operator is None else operator
-    return called(*_moved(args, "cpu"), **_moved(kwargs, "cpu"))
+    return called(*args, **kwargs)
 
 
-def _moved(value: Any, device: str) -> Any:
-    if isinstance(value, list):
-        return [_moved(item, device) for item in cast(list[Any], value)]
-    if isinstance(value, dict):
-        return {key: _moved(item, device) for key, item in cast(dict[str, Any], value).items()}
-    return torch.device(device) if isinstance(value, torch.device) else value
+def _bound(signature: CallSignature, values: Sequence[torch.Tensor], device: str) -> Any:
+    """Positional and named arguments, whose devices are the given one."""
+    where = torch.device(device)
+    bound = bind(signature, values, dict(signature.symbols))
+    return map_argument(bound, lambda leaf: where if isinstance(leaf, torch.device) else leaf)
 
 
 def evaluate(signature: CallSignature) -> Outcome:

@@ -8,7 +8,7 @@ autograd graph whose name says so. All is remembered for calls of equal types.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
@@ -86,10 +86,10 @@ def _prove(
 ) -> Formula:
     region = autocast or nullcontext
     failures: list[Exception] = []
-    for trial in (_Fake(), _Real()):  # the second where torch cannot tell without data
+    for tensors in (_without_data, _with_ones):  # the second where torch cannot tell without data
 
-        def tried(trial: _Fake | _Real = trial) -> Formula:
-            with trial, torch.inference_mode(False), region():
+        def tried(tensors: Callable[[], AbstractContextManager[None]] = tensors) -> Formula:
+            with tensors(), torch.inference_mode(False), region():
                 return _forward(signature, wanted) if forward else _backward(signature, wanted)
 
         found = attempt(tried)
@@ -104,61 +104,22 @@ def _prove(
 # -- trial tensors --------------------------------------------------------------------------------
 
 
-class _Fake:
-    """Tensors without data."""
-
-    def __enter__(self) -> None:
-        self._mode = fake_tensor_mode(allow_non_fake_inputs=True)
-        self._dispatcher = enable_python_dispatcher()
-        self._mode.__enter__()
-        self._dispatcher.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._dispatcher.__exit__(*error)
-        self._mode.__exit__(*error)
+@contextmanager
+def _without_data() -> Generator[None]:
+    with fake_tensor_mode(allow_non_fake_inputs=True), enable_python_dispatcher():
+        yield
 
 
-class _Real:
-    """Tensors of ones, which are indices and sizes too."""
-
-    def __enter__(self) -> None:
-        self._seed = torch.random.get_rng_state()
-
-    def __exit__(self, *error: Any) -> None:
-        torch.random.set_rng_state(self._seed)
+def _with_ones() -> AbstractContextManager[None]:
+    """Tensors have ones, which are indices and sizes too; no state of random numbers changes."""
+    return torch.random.fork_rng(devices=())
 
 
-class _TrialArguments:
-    """The arguments of a trial call.
-
-    Attributes:
-        leaves: What gradients are taken of.
-    """
-
-    def __init__(self, signature: CallSignature, wanted: tuple[bool, ...], *, forward: bool):
-        self.leaves: list[torch.Tensor] = []
-        self._forward = forward
-        pairs = zip(signature.types, wanted, strict=True)
-        self._values = [self._tensor(kind, is_wanted=flag) for kind, flag in pairs]
-        self._signature = signature
-
-    def call(self) -> list[object]:
-        """Call the operator; its results, flattened."""
-        return list(flatten(self._call()))
-
-    def _call(self) -> Any:
-        formula = FORMULAS.get(self._signature.op_type)
-        return call_with(self._signature, self._values, formula)
-
-    def _tensor(self, kind: TensorType, *, is_wanted: bool) -> torch.Tensor:
-        tensor = _ones(kind, is_dual=is_wanted and self._forward)
-        if self._forward or not is_wanted:
-            return tensor
-        self.leaves.append(tensor.requires_grad_())
-        return tensor.clone()  # operators may write to it, but not to a leaf
+def _results(signature: CallSignature, values: Sequence[torch.Tensor]) -> list[object]:
+    return list(flatten(call_with(signature, values, FORMULAS.get(signature.op_type))))
 
 
-def _ones(kind: TensorType, *, is_dual: bool) -> torch.Tensor:
+def _ones(kind: TensorType, *, is_dual: bool = False) -> torch.Tensor:
     shape, strides = cast(tuple[int, ...], kind.shape), cast(tuple[int, ...], kind.strides)
     pairs = zip(shape, strides, strict=True)
     extent = 1 + sum([(size - 1) * stride for size, stride in pairs])
@@ -181,13 +142,17 @@ def _recorded(
     signature: CallSignature, wanted: tuple[bool, ...]
 ) -> tuple[Formula, list[torch.Tensor], list[torch.Tensor]]:
     """What the call records, without taking a gradient; its tensors; and those it started from."""
+    pairs = zip(signature.types, wanted, strict=True)
     with torch.enable_grad():
-        given = _TrialArguments(signature, wanted, forward=False)
-        results = given.call()
+        given = [_ones(kind).requires_grad_(flag) for kind, flag in pairs]
+        # operators may write to what they take, but not to a leaf
+        taken = [tensor.clone() if tensor.requires_grad else tensor for tensor in given]
+        results = _results(signature, taken)
     made = [item for item in results if isinstance(item, torch.Tensor)]
     recorded = tuple([isinstance(r, torch.Tensor) and r.requires_grad for r in results])
     missing = next((name for name in _nodes(made) if "NotImplemented" in name), None)
-    return Formula(recorded, _NONE if missing else ""), made, given.leaves
+    leaves = [tensor for tensor in given if tensor.requires_grad]
+    return Formula(recorded, _NONE if missing else ""), made, leaves
 
 
 _NONE = "it has none"
@@ -212,8 +177,8 @@ def _forward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
         return formula
     level = nullcontext() if is_in_forward_level() else forward_level()  # they do not nest
     with level, torch.no_grad():
-        given = _TrialArguments(signature, wanted, forward=True)
-        results = given.call()
+        pairs = zip(signature.types, wanted, strict=True)
+        results = _results(signature, [_ones(kind, is_dual=flag) for kind, flag in pairs])
         for result, is_recorded in zip(results, formula.recorded, strict=True):
             if is_recorded and forward_ad.unpack_dual(cast(Any, result)).tangent is None:
                 return Formula(formula.recorded, _NONE)
