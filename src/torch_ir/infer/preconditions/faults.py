@@ -55,52 +55,39 @@ def falls(name: str, tensor: torch.Tensor) -> Faults:
         yield f"{name} falls, and has to rise or stay"
 
 
-def not_dense(*names: str) -> Callable[[Arguments], Faults]:
-    """Return the rule that tensors lie in row-major order: a kernel reads them as if they did."""
+def _strides(
+    fit: Callable[[Any], bool], wanted: str
+) -> Callable[..., Callable[[Arguments], Faults]]:
+    """The rule of named tensors whose strides have to fit, in words; one may be absent."""
 
-    def rule(call: Arguments) -> Faults:
-        for name in names:
-            value = call.get(name)
-            if value is not None and not value.is_contiguous():
-                yield f"{name} has strides {[*value.stride()]}, and has to be contiguous"
+    def of(*names: str) -> Callable[[Arguments], Faults]:
+        def rule(call: Arguments) -> Faults:
+            for name in names:
+                value = call.get(name)
+                if value is not None and not fit(value):
+                    yield f"{name} has strides {[*value.stride()]}, and has to {wanted}"
 
-    return rule
+        return rule
 
-
-def not_matrices(*names: str) -> Callable[[Arguments], Faults]:
-    """Return the rule that tensors are dense, matrices row by row or column by column."""
-
-    def rule(call: Arguments) -> Faults:
-        for name in names:
-            value = call[name]
-            if not (value.is_contiguous() or (value.dim() > 1 and value.mT.is_contiguous())):
-                yield f"{name} has strides {[*value.stride()]}, and has to hold dense matrices"
-
-    return rule
+    return of
 
 
-def repeated(*names: str) -> Callable[[Arguments], Faults]:
-    """Return the rule that no element of some tensors stands for a whole dimension."""
-
-    def rule(call: Arguments) -> Faults:
-        for name in names:
-            value = call[name]
-            if any(
-                step == 0 and size > 1
-                for step, size in zip(value.stride(), value.shape, strict=True)
-            ):
-                yield f"{name} has strides {[*value.stride()]}, and has to repeat no element"
-
-    return rule
+def _repeats(value: torch.Tensor) -> bool:
+    pairs = zip(value.stride(), value.shape, strict=True)
+    return any(step == 0 and size > 1 for step, size in pairs)
 
 
-def strided_rows(*names: str) -> Callable[[Arguments], Faults]:
-    """Return the rule that elements of the last dimension lie side by side."""
-
-    def rule(call: Arguments) -> Faults:
-        for name in names:
-            value = call[name]
-            if value.shape[-1] > 1 and value.stride(-1) != 1:
-                yield f"{name} has strides {[*value.stride()]}, and has to end with 1"
-
-    return rule
+not_dense = _strides(lambda value: value.is_contiguous(), "be contiguous")
+"""Tensors lie in row-major order: a kernel reads them as if they did."""
+not_matrices = _strides(
+    lambda value: value.is_contiguous() or (value.dim() > 1 and value.mT.is_contiguous()),
+    "hold dense matrices",
+)
+"""Tensors are dense, matrices row by row or column by column."""
+repeated = _strides(lambda value: not _repeats(value), "repeat no element")
+"""No element of some tensors stands for a whole dimension."""
+strided_rows = _strides(
+    lambda value: value.shape[-1] <= 1 or value.stride(-1) == 1,
+    "end with 1",
+)
+"""Elements of the last dimension lie side by side."""
