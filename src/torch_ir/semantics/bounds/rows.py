@@ -23,6 +23,7 @@ from torch_ir.semantics.bounds.call import (
 )
 from torch_ir.semantics.bounds.elementwise import is_lost, turned_by
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, rounded
+from torch_ir.semantics.operators.attention import scores_of
 from torch_ir.semantics.operators.softmax import hidden_by
 
 FEW = 4
@@ -527,14 +528,11 @@ def weights_of(call: BoundedCall) -> tuple[Array, Array, Array, Array]:
         key, value = (v.repeat(query.shape[-3] // v.shape[-3], axis=-3) for v in (key, value))
     width = query.shape[-1]
     factor = call["scale"] if call["scale"] is not None else 1 / sqrt(max(width, 1))
-    scores = query @ key.swapaxes(-1, -2) * factor
     absolute = np.abs(query) @ np.abs(key).swapaxes(-1, -2) * abs(factor)
     mask = call["attn_mask"]
-    if mask is not None:
-        adds = mask.dtype != bool or call.op_type == MATH
-        scores = scores + mask.astype("float64") if adds else np.where(mask, scores, -inf)
-    if call["is_causal"]:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -inf)
+    if mask is not None and call.op_type == MATH:
+        mask = mask.astype("float64")
+    scores = scores_of(query, key, mask, bool(call["is_causal"]), factor)
     peak = scores.max(axis=-1, keepdims=True, initial=-inf)
     powers = np.exp(scores - np.where(np.isneginf(peak), 0, peak))
     powers = np.where(powers < float(ml_dtypes.finfo(call.dtype).smallest_normal), 0, powers)

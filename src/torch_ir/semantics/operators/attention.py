@@ -17,20 +17,16 @@ from torch_ir.semantics.dtypes import Array, is_bool, is_float, rounded, working
 from torch_ir.semantics.registry import denotes
 
 
-def _scores(
+def scores_of(
     query: Array, key: Array, mask: Array | None, is_causal: bool, scale: float | None
 ) -> Array:
-    """``query · keyᵀ · scale + mask``; -inf where a pair is left out."""
+    """Return ``query · keyᵀ · scale + mask``; -inf where a pair is left out."""
     width = query.shape[-1]
     factor = (1 / sqrt(width) if width else 1.0) if scale is None else scale
     scores = query @ key.swapaxes(-1, -2) * factor
     if mask is not None:
-        masked = (
-            np.where(mask, scores, -inf)
-            if is_bool(mask.dtype)
-            else scores + mask.astype(scores.dtype)
-        )
-        scores = masked
+        adds = not is_bool(mask.dtype)
+        scores = scores + mask.astype(scores.dtype) if adds else np.where(mask, scores, -inf)
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -inf)
     return scores
@@ -64,7 +60,7 @@ def _attention(
     if enable_gqa:
         key, value = (_for_heads(values, query.shape[-3]) for values in (key, value))
     query, key, value = (values.astype(wide) for values in (query, key, value))
-    weights, logarithms = _softmax(_scores(query, key, mask, is_causal, scale))
+    weights, logarithms = _softmax(scores_of(query, key, mask, is_causal, scale))
     return weights @ value, weights, logarithms
 
 
@@ -184,7 +180,7 @@ def flash_attention_backward(
     wide, width = working(query.dtype), query.shape[-1]
     gradient, q, k, v, made = (a.astype(wide) for a in (grad_out, query, key, value, out))
     factor = (1 / sqrt(width) if width else 1.0) if scale is None else scale
-    scores = _scores(q, k, attn_mask, is_causal, scale)
+    scores = scores_of(q, k, attn_mask, is_causal, scale)
     weights = np.where(np.isneginf(scores), 0, np.exp(scores - logsumexp[..., None]))
     share = np.sum(gradient * made, axis=-1, keepdims=True)
     moved = weights * (gradient @ v.swapaxes(-1, -2) - share)

@@ -19,6 +19,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_float, rounded, widened
 from torch_ir.semantics.operators.indexing import in_range
+from torch_ir.semantics.operators.reductions import wide_log_sum
 from torch_ir.semantics.registry import denotes, restate
 
 NONE, MEAN = 0, 1
@@ -92,10 +93,7 @@ def labellings(
 
 def joined(terms: Array, axis: int = 0) -> Array:
     """Return ``log Σ exp`` along an axis; of nothing but -inf, -inf."""
-    greatest = np.max(terms, axis, keepdims=True, initial=-np.inf)
-    settled = np.where(np.isinf(greatest), 0, greatest)
-    whole = np.log(np.sum(np.exp(terms - settled), axis, keepdims=True)) + settled
-    return np.squeeze(whole, axis)
+    return np.squeeze(wide_log_sum(terms, axis), axis)
 
 
 def befores(row: Array, skips: Array, least: float = -np.inf) -> Array:

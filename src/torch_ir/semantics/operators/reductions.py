@@ -282,15 +282,14 @@ def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
 # -- logarithm of sums ----------------------------------------------------------------------------
 
 
-def _shifted(wide: Array, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Values less their largest over axes, and that largest; 0 where it is infinite.
+def wide_log_sum(wide: Array, axes: int | tuple[int, ...]) -> Array:
+    """Return ``log Σ exp`` over axes, which stay with size 1; of nothing but -inf, -inf.
 
-    ``exp`` of the first does not overflow.
+    What is raised are values less the largest, so that it does not overflow.
     """
-    real = np.real(wide)
-    peak = np.max(real, axis=axes, keepdims=True, initial=-np.inf)
+    peak = np.max(np.real(wide), axis=axes, keepdims=True, initial=-np.inf)
     peak = np.where(np.isinf(peak), 0, peak)
-    return wide - peak, peak
+    return np.log(np.sum(np.exp(wide - peak), axis=axes, keepdims=True)) + peak
 
 
 @denotes("aten.logsumexp.default", "aten.special_logsumexp.default")
@@ -301,8 +300,7 @@ def logsumexp(self: Array, dim: Dims, keepdim: bool = False) -> Array:
     """
     dtype = DEFAULT_FLOAT if is_integer(self.dtype) or is_bool(self.dtype) else self.dtype
     axes = reduced_axes(dim, self.ndim)
-    below, peak = _shifted(_wide(self, dtype), axes)
-    result = np.log(np.sum(np.exp(below), axis=axes, keepdims=True)) + peak
+    result = wide_log_sum(_wide(self, dtype), axes)
     return rounded(result if keepdim else np.squeeze(result, axes), dtype)
 
 

@@ -13,7 +13,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_inexact, rounded, working
 from torch_ir.semantics.operators.complex_numbers import complex_log_sum
-from torch_ir.semantics.operators.reductions import accumulated
+from torch_ir.semantics.operators.reductions import accumulated, wide_log_sum
 from torch_ir.semantics.registry import denotes
 
 
@@ -56,16 +56,11 @@ def logcumsumexp(self: Array, dim: int) -> Array:
         raise InvalidIRError(f"a running sum of exponentials of {self.dtype} is not defined")
     result = np.moveaxis(np.atleast_1d(self), place, 0).astype(working(self.dtype))
     for i in range(1, len(result)):
-        joined = complex_log_sum if is_complex(self.dtype) else _log_sum
-        result[i] = joined(result[i], result[i - 1])
+        if is_complex(self.dtype):
+            result[i] = complex_log_sum(result[i], result[i - 1])
+        else:
+            result[i] = wide_log_sum(result[i - 1 : i + 1][::-1], 0)[0]
     return rounded(np.moveaxis(result, 0, place).reshape(self.shape), self.dtype)
-
-
-def _log_sum(first: Array, second: Array) -> Array:
-    """``log(exp(first) + exp(second))`` of numbers, the larger of which may be infinite."""
-    peak = np.maximum(np.real(first), np.real(second))
-    peak = np.where(np.isinf(peak), 0, peak)
-    return np.log(np.exp(first - peak) + np.exp(second - peak)) + peak
 
 
 def _extremes(self: Array, dim: int, largest: bool) -> tuple[Array, Array]:
