@@ -131,12 +131,8 @@ _ATEN: dict[Rule, str] = {
         view_copy.dtype vstack.default where.Scalar where.ScalarOther where.ScalarSelf
         where.self zeros.default zeros_like.default
     """,
-    elementwise.ranged: """
-        arange.default arange.start arange.start_step range.default range.step
-    """,
-    elementwise.close: """
-        isclose.default
-    """,
+    elementwise.ranged: "arange.default arange.start arange.start_step range.default range.step",
+    elementwise.close: "isclose.default",
     elementwise.rounded: """
         rrelu_with_noise_backward.default
         fake_quantize_per_channel_affine_cachemask_backward.default
@@ -155,9 +151,7 @@ _ATEN: dict[Rule, str] = {
     elementwise.quotient: """
         div.Scalar_mode div.Tensor_mode floor_divide.Scalar floor_divide.default
     """,
-    elementwise.scaled_exponential: """
-        celu.default elu.default
-    """,
+    elementwise.scaled_exponential: "celu.default elu.default",
     elementwise.filled: """
         fill.Scalar fill.Tensor full.default full_like.default new_full.default
         scalar_tensor.default
@@ -176,72 +170,36 @@ _ATEN: dict[Rule, str] = {
         special_expm1.default special_log1p.default tan.default tanh.default
         xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor
     """,
-    elementwise.hyperbolic: """
-        cosh.default sinh.default
-    """,
-    elementwise.hardswish: """
-        hardswish.default
-    """,
+    elementwise.hyperbolic: "cosh.default sinh.default",
+    elementwise.hardswish: "hardswish.default",
     elementwise.remains: """
         fmod.Scalar fmod.Tensor remainder.Scalar remainder.Scalar_Tensor remainder.Tensor
     """,
     elementwise.searched: """
         bucketize.Scalar bucketize.Tensor searchsorted.Scalar searchsorted.Tensor
     """,
-    rows.mode: """
-        mode.default
-    """,
-    elementwise.mish: """
-        mish.default
-    """,
+    rows.mode: "mode.default",
+    elementwise.mish: "mish.default",
     elementwise.power: """
         exp2.default ldexp.Tensor pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor
         special_exp2.default
     """,
-    elementwise.sigmoid: """
-        glu.default sigmoid.default silu.default special_expit.default
-    """,
-    elementwise.erf: """
-        erf.default special_erf.default
-    """,
-    elementwise.sum_of_two: """
-        add.Scalar add.Tensor rsub.Scalar rsub.Tensor sub.Scalar sub.Tensor
-    """,
+    elementwise.sigmoid: "glu.default sigmoid.default silu.default special_expit.default",
+    elementwise.erf: "erf.default special_erf.default",
+    elementwise.sum_of_two: "add.Scalar add.Tensor rsub.Scalar rsub.Tensor sub.Scalar sub.Tensor",
     elementwise.rectified_sum: "_add_relu.Scalar _add_relu.Tensor",
     elementwise.gate_moves: "glu_backward_jvp.default glu_jvp.default",
-    elementwise.added: """
-        addcdiv.default addcmul.default
-    """,
-    elementwise.crossed: """
-        cross.default linalg_cross.default
-    """,
-    elementwise.lerp: """
-        lerp.Scalar lerp.Tensor
-    """,
-    elementwise.gelu: """
-        gelu.default
-    """,
-    elementwise.round_decimals: """
-        round.decimals
-    """,
-    elementwise.softplus: """
-        softplus.default
-    """,
-    elementwise.logit: """
-        logit.default special_logit.default
-    """,
-    elementwise.sinc: """
-        sinc.default special_sinc.default
-    """,
-    elementwise.log_gamma: """
-        lgamma.default special_gammaln.default
-    """,
-    elementwise.log_of_two: """
-        logaddexp.default
-    """,
-    special.airy: """
-        special_airy_ai.default
-    """,
+    elementwise.added: "addcdiv.default addcmul.default",
+    elementwise.crossed: "cross.default linalg_cross.default",
+    elementwise.lerp: "lerp.Scalar lerp.Tensor",
+    elementwise.gelu: "gelu.default",
+    elementwise.round_decimals: "round.decimals",
+    elementwise.softplus: "softplus.default",
+    elementwise.logit: "logit.default special_logit.default",
+    elementwise.sinc: "sinc.default special_sinc.default",
+    elementwise.log_gamma: "lgamma.default special_gammaln.default",
+    elementwise.log_of_two: "logaddexp.default",
+    special.airy: "special_airy_ai.default",
     special.waves: """
         special_bessel_j0.default special_bessel_j1.default
         special_bessel_y0.default special_bessel_y1.default
@@ -252,24 +210,12 @@ _ATEN: dict[Rule, str] = {
         special_modified_bessel_k0.default special_modified_bessel_k1.default
         special_scaled_modified_bessel_k0.default special_scaled_modified_bessel_k1.default
     """,
-    special.digamma: """
-        digamma.default
-    """,
-    special.quantile: """
-        special_ndtri.default
-    """,
-    special.erfcx: """
-        special_erfcx.default
-    """,
-    special.log_ndtr: """
-        special_log_ndtr.default
-    """,
-    special.zetas: """
-        polygamma.default special_zeta.default
-    """,
-    special.incomplete_gamma: """
-        igamma.default igammac.default
-    """,
+    special.digamma: "digamma.default",
+    special.quantile: "special_ndtri.default",
+    special.erfcx: "special_erfcx.default",
+    special.log_ndtr: "special_log_ndtr.default",
+    special.zetas: "polygamma.default special_zeta.default",
+    special.incomplete_gamma: "igamma.default igammac.default",
     samples.gamma_gradient: "_standard_gamma_grad.default",
     samples.beta_gradient: "_dirichlet_grad.default",
     special.polynomial: """
@@ -303,15 +249,11 @@ _ATEN: dict[Rule, str] = {
         blackman_window.periodic hamming_window.default hamming_window.periodic
         hamming_window.periodic_alpha hamming_window.periodic_alpha_beta
     """,
-    special.kaiser: """
-        kaiser_window.beta kaiser_window.default kaiser_window.periodic
-    """,
+    special.kaiser: "kaiser_window.beta kaiser_window.default kaiser_window.periodic",
     special.frequencies: "fft_fftfreq.default fft_rfftfreq.default",
     sums.scaled_product: "_scaled_mm.default _scaled_mm_v2.default _weight_int8pack_mm.default",
     sums.time_first: "conv_tbc.default",
-    elementwise.linspace: """
-        linspace.default
-    """,
+    elementwise.linspace: "linspace.default",
     elementwise.codes: """
         _choose_qparams_per_tensor.default
         _fake_quantize_learnable_per_tensor_affine.default
@@ -325,9 +267,7 @@ _ATEN: dict[Rule, str] = {
         fake_quantize_per_channel_affine.default
         fake_quantize_per_channel_affine_cachemask.default
     """,
-    sums.trilinear: """
-        _trilinear.default
-    """,
+    sums.trilinear: "_trilinear.default",
     segments.bags: """
         _embedding_bag.default _embedding_bag_forward_only.default embedding_bag.default
         embedding_bag.padding_idx
@@ -369,12 +309,8 @@ _ATEN: dict[Rule, str] = {
         adaptive_avg_pool3d.default avg_pool1d.default avg_pool2d.default
         avg_pool2d_backward.default avg_pool3d.default avg_pool3d_backward.default
     """,
-    sums.running_sum: """
-        cumsum.default
-    """,
-    products.running_product: """
-        cumprod.default prod.default prod.dim_int
-    """,
+    sums.running_sum: "cumsum.default",
+    products.running_product: "cumprod.default prod.default prod.dim_int",
     sums.scattered: """
         _index_put_impl.default
         _unsafe_index_put.default embedding_dense_backward.default index_add.default
@@ -389,9 +325,7 @@ _ATEN: dict[Rule, str] = {
     sums.scatter_joined: """
         index_reduce.default scatter.reduce scatter.value_reduce scatter_reduce.two
     """,
-    sums.histogram: """
-        histc.default
-    """,
+    sums.histogram: "histc.default",
     losses.alignment: "_ctc_loss.Tensor _ctc_loss.default",
     losses.alignment_backward: "_ctc_loss_backward.Tensor _ctc_loss_backward.default",
     losses.entropy_slope: "binary_cross_entropy_backward.default",
@@ -401,58 +335,30 @@ _ATEN: dict[Rule, str] = {
     """,
     losses.margins: "multi_margin_loss_backward.default",
     losses.label_counts: "multilabel_margin_loss_backward.default",
-    segments.bag_gradient: """
-        _embedding_bag_backward.default _embedding_bag_dense_backward.default
-    """,
+    segments.bag_gradient: "_embedding_bag_backward.default _embedding_bag_dense_backward.default",
     segments.bag_weights: "_embedding_bag_per_sample_weights_backward.default",
     segments.reduced: "segment_reduce.default",
     segments.backward: "_segment_reduce_backward.default",
     segments.edges: "_histogramdd_bin_edges.default",
-    segments.histograms: """
-        _histogramdd_from_bin_cts.default _histogramdd_from_bin_tensors.default
-    """,
+    segments.histograms: "_histogramdd_from_bin_cts.default _histogramdd_from_bin_tensors.default",
     segments.histogram: "histogram.bin_ct histogram.bins_tensor",
     segments.shortened: "embedding_renorm.default",
-    sums.counted: """
-        bincount.default
-    """,
-    sums.folded: """
-        col2im.default
-    """,
-    rows.softmax: """
-        _safe_softmax.default _softmax.default softmax.int special_softmax.default
-    """,
+    sums.counted: "bincount.default",
+    sums.folded: "col2im.default",
+    rows.softmax: "_safe_softmax.default _softmax.default softmax.int special_softmax.default",
     rows.masked_softmax: "_masked_softmax.default",
     rows.masked_softmax_backward: "_masked_softmax_backward.default",
-    rows.log_softmax: """
-        _log_softmax.default log_softmax.int special_log_softmax.default
-    """,
+    rows.log_softmax: "_log_softmax.default log_softmax.int special_log_softmax.default",
     rows.softmax_backward: "_softmax_backward_data.default",
     rows.log_softmax_backward: "_log_softmax_backward_data.default",
-    rows.log_sum: """
-        logsumexp.default special_logsumexp.default
-    """,
-    rows.running_log_sum: """
-        _logcumsumexp.default logcumsumexp.default
-    """,
-    linear_equations.solution: """
-        _linalg_solve_ex.default linalg_inv_ex.default
-    """,
-    linear_equations.determinant: """
-        _linalg_det.default _linalg_slogdet.default
-    """,
-    linear_equations.factors: """
-        linalg_lu.default linalg_lu_factor_ex.default
-    """,
-    linear_equations.by_factors: """
-        linalg_lu_solve.default
-    """,
-    linear_equations.triangular: """
-        linalg_solve_triangular.default triangular_solve.default
-    """,
-    linear_equations.cholesky: """
-        cholesky.default linalg_cholesky_ex.default
-    """,
+    rows.log_sum: "logsumexp.default special_logsumexp.default",
+    rows.running_log_sum: "_logcumsumexp.default logcumsumexp.default",
+    linear_equations.solution: "_linalg_solve_ex.default linalg_inv_ex.default",
+    linear_equations.determinant: "_linalg_det.default _linalg_slogdet.default",
+    linear_equations.factors: "linalg_lu.default linalg_lu_factor_ex.default",
+    linear_equations.by_factors: "linalg_lu_solve.default",
+    linear_equations.triangular: "linalg_solve_triangular.default triangular_solve.default",
+    linear_equations.cholesky: "cholesky.default linalg_cholesky_ex.default",
     factorizations.singular_values: "_linalg_svd.default",
     factorizations.hermitian_values: "_linalg_eigh.default",
     factorizations.free: """
@@ -462,9 +368,7 @@ _ATEN: dict[Rule, str] = {
     factorizations.reflected: "linalg_householder_product.default ormqr.default",
     factorizations.by_symmetric_factors: "linalg_ldl_solve.default",
     factorizations.pseudoinverse: "linalg_pinv.atol_rtol_tensor",
-    linear_equations.exponential: """
-        linalg_matrix_exp.default
-    """,
+    linear_equations.exponential: "linalg_matrix_exp.default",
     linear_equations.by_cholesky: """
         _cholesky_solve_helper.default cholesky_inverse.default cholesky_solve.default
     """,
@@ -478,15 +382,9 @@ _ATEN: dict[Rule, str] = {
         linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim
         norm.ScalarOpt_dim_dtype norm.ScalarOpt_dtype
     """,
-    rows.distance: """
-        _cdist_forward.default _pdist_forward.default cdist.default pdist.default
-    """,
-    rows.distance_backward: """
-        _cdist_backward.default _pdist_backward.default
-    """,
-    rows.transform: """
-        _fft_c2c.default _fft_c2r.default _fft_r2c.default
-    """,
+    rows.distance: "_cdist_forward.default _pdist_forward.default cdist.default pdist.default",
+    rows.distance_backward: "_cdist_backward.default _pdist_backward.default",
+    rows.transform: "_fft_c2c.default _fft_c2r.default _fft_r2c.default",
     rows.attention: """
         _scaled_dot_product_attention_math.default
         _scaled_dot_product_flash_attention_for_cpu.default
@@ -494,30 +392,18 @@ _ATEN: dict[Rule, str] = {
     """,
     attention.attention_backward: "_scaled_dot_product_flash_attention_for_cpu_backward.default",
     normalization.weight_norm_backward: "_weight_norm_interface_backward.default",
-    normalization.layer_norm: """
-        layer_norm.default native_layer_norm.default
-    """,
-    normalization.group_norm: """
-        group_norm.default native_group_norm.default
-    """,
+    normalization.layer_norm: "layer_norm.default native_layer_norm.default",
+    normalization.group_norm: "group_norm.default native_group_norm.default",
     normalization.batch_norm: """
         _native_batch_norm_legit.default _native_batch_norm_legit.no_stats
         _batch_norm_no_update.default _native_batch_norm_legit_functional.default
         _native_batch_norm_legit_no_training.default batch_norm.default
         _batch_norm_with_update_functional.default native_batch_norm.default
     """,
-    normalization.instance_norm: """
-        instance_norm.default
-    """,
-    normalization.rms_norm: """
-        _fused_rms_norm.default rms_norm.default
-    """,
-    normalization.layer_norm_backward: """
-        native_layer_norm_backward.default
-    """,
-    normalization.group_norm_backward: """
-        native_group_norm_backward.default
-    """,
+    normalization.instance_norm: "instance_norm.default",
+    normalization.rms_norm: "_fused_rms_norm.default rms_norm.default",
+    normalization.layer_norm_backward: "native_layer_norm_backward.default",
+    normalization.group_norm_backward: "native_group_norm_backward.default",
     normalization.batch_norm_backward: """
         batch_norm_backward.default native_batch_norm_backward.default
     """,
@@ -547,9 +433,7 @@ _ATEN: dict[Rule, str] = {
         _grid_sampler_2d_cpu_fallback.default grid_sampler.default grid_sampler_2d.default
         grid_sampler_3d.default
     """,
-    resampling.affine_grid: """
-        affine_grid_generator.default
-    """,
+    resampling.affine_grid: "affine_grid_generator.default",
 }
 """Overloads of ``aten``."""
 
@@ -587,9 +471,7 @@ _OTHERS: dict[Rule, str] = {
         higher_order.tag_activation_checkpoint higher_order.while_loop
         higher_order.wrap_with_autocast higher_order.wrap_with_set_grad_enabled
     """,
-    control_flow.converted: """
-        higher_order.out_dtype
-    """,
+    control_flow.converted: "higher_order.out_dtype",
 }
 
 RULES: dict[str, Rule] = {
