@@ -301,7 +301,6 @@ def operator_count() -> int:
 @lru_cache(maxsize=1)
 def _operator_count(modules: int, libraries: int, defined: int) -> int:
     """Count them anew where something may have registered more: the list takes milliseconds."""
-    del modules, libraries, defined
     return len(torch._C._dispatch_get_all_op_names())  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch has no public name
 
 

@@ -68,7 +68,6 @@ def convert_exported_program(
         ConversionError: The program holds things that cannot be translated; the message lists all
             of them.
     """
-    del strict
     if not isinstance(exported, ExportedProgram):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         kind = type(exported).__name__
         raise ConversionError(

@@ -118,7 +118,6 @@ Test = Callable[[OpNode], bool]
 
 
 def _always(node: OpNode) -> bool:
-    del node
     return True
 
 

@@ -453,7 +453,6 @@ class Sizes(tuple[Any, ...]):
 
 
 def _sizes_of(items: Iterable[Any], context: Any) -> torch.Size:
-    del context
     return torch.Size(items)
 
 

@@ -124,7 +124,6 @@ class ClosureLifter(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Call a function of torch's on traced tensors."""
-        del types
         if torch.compiler.is_compiling():  # a body of torch.cond, which has no closures any more
             return func(*args, **(kwargs or {}))
         try:

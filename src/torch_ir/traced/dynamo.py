@@ -42,7 +42,6 @@ def torch_ir(
         >>> compiled(torch.ones(2))
         tensor([2., 2.])
     """
-    del example_inputs
     if mode is not None:
         raise InputError(
             f"the backend 'torch_ir' has no modes, got {mode!r}", remedy="Give options instead."

@@ -181,7 +181,6 @@ def _counted(bounds: IntegerBounds, node: OpNode) -> Range:
 
 
 def _chosen(bounds: IntegerBounds, node: OpNode) -> Range:
-    del bounds
     meta, dim = node.inputs[0], node.argument("dim", -1)
     if dim is None:
         sizes = [size for size in meta.shape if isinstance(size, int)]
@@ -226,7 +225,6 @@ def _full(bounds: IntegerBounds, node: OpNode) -> Range:
 
 def _constant(number: int) -> Rule:
     def rule(bounds: IntegerBounds, node: OpNode) -> Range:
-        del bounds, node
         return Range(number, number)
 
     return rule

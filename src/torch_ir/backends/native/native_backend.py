@@ -91,7 +91,6 @@ class NativeBackend(DelegateBackend):
 
     def pack(self, built: Delegated) -> bytes | None:
         """Return what ``build`` made as bytes for the cache; None where it cannot be kept."""
-        del built
 
     def unpack(
         self, blob: bytes, program: ExportedProgram, options: Mapping[str, Any]

@@ -66,7 +66,6 @@ class _Exporter(DelegateBackend):
     name = "onnxruntime"
 
     def supports(self, node: OpNode, ir: IR) -> Support:
-        del ir
         reason = facts_of(self.name).denied.get(node.op_type)
         return Support.refused(reason) if reason else SUPPORTED
 

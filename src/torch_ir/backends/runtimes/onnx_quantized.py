@@ -69,7 +69,6 @@ def _dequantize(
     out_dtype: int = -1,
 ) -> Any:
     """The numbers of codes; ``scale`` and ``zero_point`` have one element."""
-    del quant_min, quant_max
     op = _operators()
     factor = _scalar(scale, _FLOAT)
     if _is_code(zero_point, dtype):

@@ -88,7 +88,6 @@ def embedding_byte(
     Raises:
         ExecutionError: There are not as many scales as rows, or groups do not divide the columns.
     """
-    del low, high
     _require_table("embedding_byte", weight, weight.shape[-1], scales, zero_points)
     return _rows(torch.nn.functional.embedding(indices, weight), scales, zero_points, indices)
 
@@ -99,7 +98,6 @@ def _packed_embedding(bits: int) -> Function:
     def pattern(
         weight: Any, scales: Any, zero_points: Any, low: int, high: int, indices: Any
     ) -> Any:
-        del low, high
         columns = weight.shape[-1] * (8 // bits)
         _require_table(f"embedding_{bits}bit", weight, columns, scales, zero_points)
         taken = unpack(torch.nn.functional.embedding(indices, weight), bits)

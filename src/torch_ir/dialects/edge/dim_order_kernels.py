@@ -81,7 +81,6 @@ def _to_dim_order_copy_meta(
 def _clone_dim_order_meta(
     self: torch.Tensor, *, non_blocking: bool = False, dim_order: Sequence[int] | None = None
 ) -> torch.Tensor:
-    del non_blocking
     return _same_strides(self, dim_order, None)
 
 
@@ -107,7 +106,6 @@ def _batched(name: str) -> Callable[..., tuple[torch.Tensor, int]]:
         dim_order: Sequence[int] | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor, int]:
-        del info
         order = None if dim_order is None else [0, *[dim + 1 for dim in dim_order]]
         run: Any = overload("dim_order_ops", name, "default")
         return run(self.movedim(in_dims[0], 0), dim_order=order, **options), 0

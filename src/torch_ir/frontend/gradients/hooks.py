@@ -55,14 +55,12 @@ def _hooked(hook: Hook) -> Any:
     """The autograd function that gives its argument, and gradients through the hook."""
 
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        del ctx
         made = hook(gradient)
         if not isinstance(made, torch.Tensor) or made is gradient or not is_alike(made, gradient):
             raise TypeError("a hook that gives no other gradient")
         return made
 
     def forward(ctx: Any, value: torch.Tensor) -> torch.Tensor:
-        del ctx
         return value
 
     members = {"forward": staticmethod(forward), "backward": staticmethod(backward)}

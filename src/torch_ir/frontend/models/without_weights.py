@@ -80,7 +80,6 @@ def _without_values(
     module: nn.Module, name: str, parameter: nn.Parameter | None
 ) -> nn.Parameter | None:
     """The parameter that is registered in place of one."""
-    del module, name
     known = _KNOWN.get(None)
     if known is None or parameter is None or parameter.is_meta or is_lazy(parameter):
         return parameter

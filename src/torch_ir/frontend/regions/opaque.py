@@ -26,7 +26,6 @@ _LIBRARY.define("call(Tensor[] operands, Tensor(a!)[] written, str results) -> T
 def _results(
     operands: Sequence[torch.Tensor], written: Sequence[torch.Tensor], results: str
 ) -> list[torch.Tensor]:
-    del operands, written
     return [
         torch.empty_strided(shape, strides, dtype=getattr(torch, dtype), device=device)
         for shape, strides, dtype, device in json.loads(results)[1]

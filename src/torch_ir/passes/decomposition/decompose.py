@@ -239,7 +239,6 @@ def _bags(weight: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, *r
 
 
 def _without_strides(value: torch.Tensor, strides: object) -> torch.Tensor:
-    del strides
     return value.clone()
 
 
@@ -519,7 +518,6 @@ def _torch_table(count: int) -> Mapping[Any, tuple[str, Decomposition]]:
     Args:
         count: How many operators there are: torch looks through all of them for its table.
     """
-    del count
     known = {**dict(_prims_in_aten()), **torch.export.default_decompositions()}
     return {
         operator: (str(operator), function)

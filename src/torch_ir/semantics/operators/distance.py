@@ -47,7 +47,6 @@ def cdist(x1: Array, x2: Array, p: float = 2.0, compute_mode: int | None = None)
     torch computes p = 2, not what: with products of matrices it loses about half of the digits of
     vectors that are close to each other.
     """
-    del compute_mode
     _require(p, x1, x2)
     if min(x1.ndim, x2.ndim) < 2 or x1.shape[-1] != x2.shape[-1] or x1.dtype != x2.dtype:
         operands = f"{x1.dtype}{list(x1.shape)} and {x2.dtype}{list(x2.shape)}"

@@ -60,7 +60,6 @@ def svd(
     A: Array, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
 ) -> tuple[Array, Array, Array]:
     """``A = U diag(S) Vᴴ``; U and Vᴴ are empty where they are not asked for."""
-    del driver
     matrix, none = finite(A), np.zeros(0, A.dtype)
     if not compute_uv:
         sizes = np.linalg.svd(matrix, compute_uv=False)

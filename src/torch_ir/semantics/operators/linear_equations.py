@@ -135,7 +135,6 @@ def factored(matrix: Array, *, pivot: bool = True) -> tuple[Array, Array, Array]
 @denotes("aten.linalg_lu_factor_ex.default")
 def lu_factor(A: Array, *, pivot: bool = True, check_errors: bool = False) -> tuple[Array, ...]:
     """L below the diagonal and U on and above it, the exchanged rows, and the info."""
-    del check_errors
     factors, rows, info = factored(wide(A), pivot=pivot)
     return rounded(factors, A.dtype), rows, info
 
@@ -213,7 +212,6 @@ def solve(
     A: Array, B: Array, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Array, ...]:
     """The solution of ``A x = B`` (``x A = B``), the factors of A and the info."""
-    del check_errors
     matrix = _square(wide(A))
     given, is_vector = _columns(A, wide(B) if B.ndim > 1 else wide(B[:, None])[:, 0])
     factors, rows, info = factored(matrix)
@@ -249,7 +247,6 @@ def _exchanged(rows: Array, given: Array, *, back: bool = False) -> Array:
 @denotes("aten.linalg_inv_ex.default")
 def inverse(A: Array, *, check_errors: bool = False) -> tuple[Array, Array]:
     """The inverse and the info of its factorization."""
-    del check_errors
     factors, rows, info = factored(_square(wide(A)))
     return rounded(_solved(factors, rows, np.eye(A.shape[-1])), A.dtype), info
 
@@ -309,7 +306,6 @@ def cholesky_factor(
     self: Array, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Array, Array]:
     """L (its adjoint, if upper) of a positive matrix, of which one triangle is read; the info."""
-    del check_errors
     matrix = _square(wide(self, "self"))
     shapes = (matrix.shape[-2:], ())
     factor, info = by_matrix(_cholesky_factor, adjoint(matrix) if upper else matrix, shapes)
@@ -375,7 +371,6 @@ def matrix_exponential(self: Array) -> Array:
 @denotes("aten._linalg_check_errors.default")
 def check_errors(info: Array, api_name: str, *, is_matrix: bool) -> tuple[()]:
     """Nothing, where every matrix could be factored."""
-    del is_matrix
     if info.any():
         raise InvalidIRError(f"{api_name}: info is {int(info.max())} for some matrix")
     return ()

@@ -132,7 +132,6 @@ def ctc_loss(
     Shapes: [N] and [N, T, 2 S + 1], S the most labels. What is beyond an element's own steps and
     states is open but in the first step, and -inf here. ``zero_infinity`` counts for gradients.
     """
-    del zero_infinity
     found = [*labellings(log_probs, targets, input_lengths, target_lengths, blank)]
     shape = _shape_of(found, log_probs)
     losses, whole = np.zeros(len(found)), np.full(shape, -np.inf)
@@ -155,7 +154,6 @@ def is_written(
     zero_infinity: bool = False,
 ) -> Array:
     """Mark the logarithms of alignments that :func:`ctc_loss` defines: [N, T, 2 S + 1]."""
-    del zero_infinity
     found = [*labellings(log_probs, targets, input_lengths, target_lengths, blank)]
     marks = np.zeros(_shape_of(found, log_probs), bool)
     marks[:, :1] = True

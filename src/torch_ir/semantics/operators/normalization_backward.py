@@ -167,7 +167,6 @@ def batch_norm_backward(
     *, save_var: Array | None, update: bool, reserve: Array | None = None, **arguments: Any
 ) -> Gradients:
     """As ``native_batch_norm_backward``; ``save_var`` is 1 / √(variance + eps)."""
-    del reserve
     return native_batch_norm_backward(save_invstd=save_var, train=update, **arguments)
 
 

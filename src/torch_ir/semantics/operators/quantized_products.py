@@ -79,7 +79,6 @@ def scaled_mm(
 
     Scales are one number each, or one for each row of a and column of b.
     """
-    del use_fast_accum
     _require_factors(self, mat2)
     if scale_result is not None or not is_float(self.dtype):
         raise InvalidIRError(f"no scaled product of {self.dtype}, or a scale of the result")

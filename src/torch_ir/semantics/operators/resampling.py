@@ -82,7 +82,6 @@ def _first_elements(size: int, count: int, scale: np.float32, *, plane: bool) ->
 
 def _middle_elements(size: int, count: int, scale: np.float32, *, plane: bool) -> Array:
     """``⌊(i + ½) · scale⌋``; elsewhere than on planes as ``((i + ½) · scale - ½) + ½``."""
-    del size
     half = np.float32(0.5)
     middles = np.arange(count, dtype="float32") + half
     if plane:

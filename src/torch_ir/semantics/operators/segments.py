@@ -50,7 +50,6 @@ def segment_reduce(
     Before that dimension each row has lengths of its own. A segment without elements gives
     ``initial``, by default 0 for sums, 1 for products, infinities for extremes, and NaN for means.
     """
-    del unsafe, indices
     marks = _marks(reduce, lengths, offsets)
     place = place_of(axis, data.ndim)
     values = data.astype(working(data.dtype))
@@ -174,7 +173,6 @@ def histogramdd_edges(
     density: bool = False,
 ) -> tuple[Array, ...]:
     """The edges of equally wide bins of each column, as of :func:`histogram`: [*, d] → d edges."""
-    del weight, density
     columns = self.reshape(-1, self.shape[-1]).T
     if len(columns) != len(bins) or not is_float(self.dtype):
         raise InvalidIRError(f"{self.dtype} {list(self.shape)} has no {len(bins)} columns")

@@ -65,7 +65,6 @@ def ldl_factor(
     Pivots and info are int32. Right factors are not one only: what has to hold for them is in
     :mod:`torch_ir.semantics.bounds.algebra.relations`.
     """
-    del check_errors
     matrices = wide(self, "self")
     matrices = symmetric(np.where(np.isfinite(matrices), matrices, 0), hermitian=hermitian)
     packed, size = np.zeros_like(matrices), matrices.shape[-1]
