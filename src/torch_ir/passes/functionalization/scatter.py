@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from torch_ir.infer.storage import elements_are_apart
 from torch_ir.ir import DType, OpNode, TensorMeta
 from torch_ir.ir.symbols import Dim, as_dim
+from torch_ir.ops.aliases import ITSELF, KEEP_ORDER
 from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
 
 
@@ -222,18 +223,10 @@ def _chunk(write: ViewWrite) -> TensorMeta | None:
     return _part(write, dim, as_dim(f"{write.output.producer_output_idx} * ({size})"))
 
 
-def _tensor_split(write: ViewWrite) -> TensorMeta | None:
-    return _sections(write, write.attr("dim", 0), write.attr("sections"))
-
-
 def _sections(write: ViewWrite, dim: int, sections: int) -> TensorMeta:
     length, index = write.base.shape[write.axis(dim)], write.output.producer_output_idx
     start = f"{index} * (({length}) // {sections}) + min({index}, ({length}) % {sections})"
     return _part(write, dim, as_dim(start))
-
-
-def _tensor_split_at(write: ViewWrite) -> TensorMeta | None:
-    return _at(write, write.attr("dim", 0))
 
 
 def _at(write: ViewWrite, dim: int) -> TensorMeta | None:
@@ -245,11 +238,11 @@ def _at(write: ViewWrite, dim: int) -> TensorMeta | None:
     return _part(write, dim, max(start + length, 0) if start < 0 else min(start, length))
 
 
-def _other_split(dim: int) -> Rule:
-    """hsplit, vsplit and dsplit: tensor_split along a fixed dimension."""
+def _split_at(dim: int | None = None) -> Rule:
+    """tensor_split, and along a fixed dimension hsplit, vsplit and dsplit."""
 
     def rule(write: ViewWrite) -> TensorMeta | None:
-        axis = 0 if dim == 1 and write.rank == 1 else dim
+        axis = write.attr("dim", 0) if dim is None else 0 if dim == 1 == write.rank else dim
         if "sections" in write.node.attrs:
             return _sections(write, axis, write.attr("sections"))
         return _at(write, axis)
@@ -297,51 +290,11 @@ def _adjoint(write: ViewWrite) -> TensorMeta:
     return write.emit("aten._conj_physical.default", {"self": flipped}, {}, write.base)
 
 
-_RESHAPES = (
-    "view.default",
-    "_unsafe_view.default",
-    "reshape.default",
-    "reshape_as.default",
-    "view_as.default",
-    "_reshape_alias.default",
-    "flatten.using_ints",
-    "unflatten.int",
-    "ravel.default",
-    "squeeze.default",
-    "squeeze.dim",
-    "squeeze.dims",
-    "unsqueeze.default",
-    "atleast_1d.default",
-    "atleast_2d.default",
-    "atleast_3d.default",
-)
-_IDENTITIES = (
-    "alias.default",
-    "detach.default",
-    "lift_fresh.default",
-    "lift.default",
-    "positive.default",
-    "conj_physical.default",
-    "contiguous.default",
-    "resolve_conj.default",
-    "resolve_neg.default",
-    "to.dtype",
-    "to.device",
-    "to.dtype_layout",
-    "to.other",
-    "type_as.default",
-    "dropout.default",
-    "feature_dropout.default",
-    "alpha_dropout.default",
-    "feature_alpha_dropout.default",
-    "sum_to_size.default",
-    "_autocast_to_full_precision.default",
-    "_autocast_to_reduced_precision.default",
-)
-
 RULES: Mapping[str, Rule] = {
-    **{f"aten.{name}": cast(Rule, _reshape) for name in _RESHAPES},
-    **{f"aten.{name}": cast(Rule, identity) for name in _IDENTITIES},
+    **dict.fromkeys(ITSELF, cast(Rule, identity)),
+    **dict.fromkeys(KEEP_ORDER, cast(Rule, _reshape)),
+    **{f"aten.atleast_{n}d.default": cast(Rule, _reshape) for n in (1, 2, 3)},
+    "aten._reshape_alias.default": _reshape,
     **dict.fromkeys(EXPANDS, cast(Rule, _expand)),
     "aten.permute.default": lambda write: _permute(write, write.attr("dims")),
     "aten.numpy_T.default": lambda write: _permute(write, list(range(write.rank))[::-1]),
@@ -354,13 +307,8 @@ RULES: Mapping[str, Rule] = {
     ),
     "aten.t.default": _t,
     "aten.mT.default": lambda write: _transpose(write, -2, -1),
-    "aten.mH.default": _adjoint,
-    "aten.matrix_H.default": _adjoint,
-    "aten.adjoint.default": _adjoint,
-    "aten.movedim.int": _movedim,
-    "aten.movedim.intlist": _movedim,
-    "aten.moveaxis.int": _movedim,
-    "aten.moveaxis.intlist": _movedim,
+    **{f"aten.{name}.default": _adjoint for name in ("mH", "matrix_H", "adjoint")},
+    **{f"aten.move{n}.{of}": _movedim for n in ("dim", "axis") for of in ("int", "intlist")},
     "aten.slice.Tensor": _slice,
     "aten.narrow.default": _narrow,
     "aten.select.int": _select,
@@ -376,14 +324,13 @@ RULES: Mapping[str, Rule] = {
     "aten.unsafe_split_with_sizes.default": _split_with_sizes,
     "aten.chunk.default": _chunk,
     "aten.unsafe_chunk.default": _chunk,
-    "aten.tensor_split.sections": _tensor_split,
-    "aten.tensor_split.indices": _tensor_split_at,
-    "aten.hsplit.int": _other_split(1),
-    "aten.hsplit.array": _other_split(1),
-    "aten.vsplit.int": _other_split(0),
-    "aten.vsplit.array": _other_split(0),
-    "aten.dsplit.int": _other_split(2),
-    "aten.dsplit.array": _other_split(2),
+    "aten.tensor_split.sections": _split_at(),
+    "aten.tensor_split.indices": _split_at(),
+    **{
+        f"aten.{name}split.{overload}": _split_at(dim)
+        for dim, name in enumerate("vhd")
+        for overload in ("int", "array")
+    },
     "aten.view.dtype": _dtype,
     "aten.view_as_real.default": _unary("aten.view_as_complex.default"),
     "aten.view_as_complex.default": _unary("aten.view_as_real.default"),
