@@ -292,47 +292,26 @@ def conv_transpose(
     *("aten.slow_conv_dilated2d.default", "aten.slow_conv_dilated3d.default"),
 )
 def slow_conv(
-    self: Array,
-    weight: Array,
-    kernel_size: Sequence[int],
-    bias: Array | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
+    *, self: Array, weight: Array, kernel_size: Sequence[int], **arguments: Any
 ) -> Array:
     """:func:`conv` of one group; the kernel's size is said twice."""
     _require_kernel(weight, kernel_size)
-    return conv(self, weight, bias, stride, padding, dilation)
+    return conv(self, weight, **arguments)
 
 
 @denotes("aten.slow_conv_transpose2d.default", "aten.slow_conv_transpose3d.default")
 def slow_conv_transpose(
-    self: Array,
-    weight: Array,
-    kernel_size: Sequence[int],
-    bias: Array | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    output_padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
+    *, self: Array, weight: Array, kernel_size: Sequence[int], **arguments: Any
 ) -> Array:
     """:func:`conv_transpose` of one group."""
     _require_kernel(weight, kernel_size)
-    return conv_transpose(self, weight, bias, stride, padding, output_padding, 1, dilation)
+    return conv_transpose(self, weight, **arguments)
 
 
 @denotes("aten.mkldnn_convolution.default")
-def mkldnn_convolution(
-    self: Array,
-    weight: Array,
-    bias: Array | None,
-    padding: Sequence[int],
-    stride: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Array:
+def mkldnn_convolution(*, self: Array, **arguments: Any) -> Array:
     """:func:`convolution`, not transposed."""
-    return convolution(self, weight, bias, stride, padding, dilation, False, (0,), groups)
+    return convolution(self, transposed=False, output_padding=(0,), **arguments)
 
 
 def _require_kernel(weight: Array, kernel_size: Sequence[int]) -> None:

@@ -221,34 +221,13 @@ def embedding_bag_dense_backward(
 
 @denotes("aten._embedding_bag_backward.default")
 def embedding_bag_backward(
-    grad: Array,
-    indices: Array,
-    offsets: Array,
-    offset2bag: Array,
-    bag_size: Array,
-    maximum_indices: Array,
-    num_weights: int,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Array | None,
-    padding_idx: int = -1,
+    *, indices: Array, offsets: Array, offset2bag: Array, sparse: bool, **arguments: Any
 ) -> Array:
     """As ``_embedding_bag_dense_backward``; bags that are not named follow from the offsets."""
     if sparse:
         raise InvalidIRError("a sparse gradient has no dense array")
-    return embedding_bag_dense_backward(
-        grad,
-        indices,
-        _owners(offset2bag, offsets, indices.size),
-        bag_size,
-        maximum_indices,
-        num_weights,
-        scale_grad_by_freq,
-        mode,
-        per_sample_weights,
-        padding_idx,
-    )
+    owners = _owners(offset2bag, offsets, indices.size)
+    return embedding_bag_dense_backward(indices=indices, offset2bag=owners, **arguments)
 
 
 def _owners(offset2bag: Array, offsets: Array, count: int) -> Array:

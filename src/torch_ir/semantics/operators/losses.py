@@ -55,7 +55,7 @@ def labellings(
     targets: Array,
     input_lengths: Sequence[int] | Array,
     target_lengths: Sequence[int] | Array,
-    blank: int,
+    blank: int = 0,
 ) -> Iterator[Labelling]:
     """Yield the elements of a batch.
 
@@ -145,16 +145,9 @@ def ctc_loss(
     return rounded(losses, log_probs.dtype), rounded(whole, log_probs.dtype)
 
 
-def is_written(
-    log_probs: Array,
-    targets: Array,
-    input_lengths: Sequence[int] | Array,
-    target_lengths: Sequence[int] | Array,
-    blank: int = 0,
-    zero_infinity: bool = False,
-) -> Array:
+def is_written(*, log_probs: Array, zero_infinity: bool = False, **lengths: Any) -> Array:
     """Mark the logarithms of alignments that :func:`ctc_loss` defines: [N, T, 2 S + 1]."""
-    found = [*labellings(log_probs, targets, input_lengths, target_lengths, blank)]
+    found = [*labellings(log_probs, **lengths)]
     marks = np.zeros(_shape_of(found, log_probs), bool)
     marks[:, :1] = True
     for one in found:

@@ -309,34 +309,16 @@ def batch_norm_functional(
 
 
 @denotes("aten._batch_norm_with_update_functional.default")
-def batch_norm_with_update(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, Array, Array, Array, Array, Array]:
+def batch_norm_with_update(**arguments: Any) -> tuple[Array, Array, Array, Array, Array, Array]:
     """As the functional one in training; the fourth result, of uint8, keeps nothing on the CPU."""
-    given = (input, weight, bias, running_mean, running_var, True, momentum, eps)
-    result, mean, rstd, *running = batch_norm_functional(*given)
+    result, mean, rstd, *running = batch_norm_functional(training=True, **arguments)
     return result, mean, rstd, np.zeros(0, "uint8"), running[0], running[1]
 
 
 @denotes("aten._batch_norm_no_update.default")
-def batch_norm_no_update(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, Array, Array, Array]:
+def batch_norm_no_update(**arguments: Any) -> tuple[Array, Array, Array, Array]:
     """Normalized by given statistics; the other results keep nothing on the CPU."""
-    given = (input, weight, bias, running_mean, running_var, momentum, eps)
-    return *batch_norm_no_training(*given), np.zeros(0, "uint8")
+    return *batch_norm_no_training(**arguments), np.zeros(0, "uint8")
 
 
 def _moved(running: Array, batch: Array, momentum: float) -> Array:

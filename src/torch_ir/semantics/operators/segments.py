@@ -149,15 +149,13 @@ def histogram(
     bins: int = 100,
     *,
     range: Sequence[float] | None = None,
-    weight: Array | None = None,
-    density: bool = False,
+    **weighing: Any,
 ) -> tuple[Array, Array]:
     """The same by equally wide bins of a range, by default from the least element to the greatest.
 
     Of no elements it is from 0 to 1; where its ends are equal, ½ to either side.
     """
-    edges = equal_edges(self, bins, range)
-    return histogram_by_edges(self, edges, weight=weight, density=density)
+    return histogram_by_edges(self, equal_edges(self, bins, range), **weighing)
 
 
 # -- of several columns ---------------------------------------------------------------------------
@@ -226,12 +224,10 @@ def histogramdd(
     bins: Sequence[int],
     *,
     range: Sequence[float] | None = None,
-    weight: Array | None = None,
-    density: bool = False,
+    **weighing: Any,
 ) -> Array:
     """The same by the edges of ``_histogramdd_bin_edges``."""
-    edges = histogramdd_edges(self, bins, range=range)
-    return histogramdd_by_edges(self, edges, weight=weight, density=density)
+    return histogramdd_by_edges(self, histogramdd_edges(self, bins, range=range), **weighing)
 
 
 def equal_edges(values: Array, bins: int, given: Sequence[float] | None) -> Array:
