@@ -175,15 +175,23 @@ def over_batch(input: Array) -> tuple[tuple[int, ...], list[int]]:
     return axes, [input.shape[1]] + [1] * (input.ndim - 2)
 
 
-def _with_running(
+@denotes("aten._native_batch_norm_legit_no_training.default")
+def batch_norm_no_training(
     input: Array,
     weight: Array | None,
     bias: Array | None,
     running_mean: Array,
     running_var: Array,
+    momentum: float,
     eps: float,
 ) -> tuple[Array, Array, Array]:
-    """Normalized by given statistics; what would be the batch's are empty."""
+    """Each channel (dimension 1) normalized by its running mean and variance.
+
+    Weight, bias and both statistics have one number a channel; ``momentum`` does not matter.
+
+    Returns:
+        The result, and two tensors of shape [0].
+    """
     _, shape = over_batch(input)
     for given in (weight, bias, running_mean, running_var):
         _channels(given, input.shape[1])
@@ -207,26 +215,6 @@ def _with_batch(
     normal, mean, rstd = _normal(widened(input), axes, eps)
     result = rounded(_scaled(normal, weight, bias, shape), input.dtype)
     return result, rounded(mean.reshape(-1), dtype), rounded(rstd.reshape(-1), dtype)
-
-
-@denotes("aten._native_batch_norm_legit_no_training.default")
-def batch_norm_no_training(
-    input: Array,
-    weight: Array | None,
-    bias: Array | None,
-    running_mean: Array,
-    running_var: Array,
-    momentum: float,
-    eps: float,
-) -> tuple[Array, Array, Array]:
-    """Each channel (dimension 1) normalized by its running mean and variance.
-
-    Weight, bias and both statistics have one number a channel; ``momentum`` does not matter.
-
-    Returns:
-        The result, and two tensors of shape [0].
-    """
-    return _with_running(input, weight, bias, running_mean, running_var, eps)
 
 
 @denotes("aten._native_batch_norm_legit.no_stats")
@@ -269,7 +257,7 @@ def native_batch_norm(
         return batch_norm_no_stats(input, weight, bias, training, momentum, eps)
     if training:
         return _with_batch(input, weight, bias, eps, running_mean, running_var)
-    return _with_running(input, weight, bias, running_mean, running_var, eps)
+    return batch_norm_no_training(input, weight, bias, running_mean, running_var, momentum, eps)
 
 
 restate(native_batch_norm, "aten.batch_norm.default", part=0, without=("cudnn_enabled",))

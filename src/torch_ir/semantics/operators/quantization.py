@@ -118,20 +118,12 @@ def dequantize_per_channel(
 
 @denotes("quantized_decomposed.quantize_per_channel_group.default")
 def quantize_per_channel_group(
-    input: Array,
-    scales: Array,
-    zero_points: Array,
-    quant_min: int,
-    quant_max: int,
-    dtype: DType,
-    group_size: int = 128,
+    *, input: Array, scales: Array, zero_points: Array, group_size: int = 128, **codes: Any
 ) -> Array:
     """As :func:`quantize_per_token`, one of both for each ``group_size`` columns of a row."""
     groups = _in_groups(input, scales, group_size)
     parameters = (scales.reshape(-1, 1), zero_points.reshape(-1, 1))
-    return quantize_per_token(groups, *parameters, quant_min, quant_max, dtype).reshape(
-        input.shape
-    )
+    return quantize_per_token(groups, *parameters, **codes).reshape(input.shape)
 
 
 @denotes("quantized_decomposed.dequantize_per_channel_group.default")

@@ -195,15 +195,9 @@ def dropout(input: Array, p: float, train: bool, draws: Draws) -> Array:
 
 
 @denotes("aten.rrelu.default", draws=True)
-def rrelu(
-    self: Array,
-    draws: Draws,
-    lower: float = 1 / 8,
-    upper: float = 1 / 3,
-    training: bool = False,
-) -> Array:
+def rrelu(self: Array, draws: Draws, **arguments: Any) -> Array:
     """As :func:`rrelu_with_noise`, without the slopes."""
-    return rrelu_with_noise(self, np.ones_like(self), draws, lower, upper, training)[0]
+    return rrelu_with_noise(self, np.ones_like(self), draws, **arguments)[0]
 
 
 @denotes("aten.rrelu_with_noise_functional.default", draws=True)

@@ -366,23 +366,13 @@ def power_sum(
     )
 
 
-@denotes("aten.norm.Scalar", "aten.norm.ScalarOpt_dim")
-def norm(self: Array, p: float | None = 2, dim: Dims = None, keepdim: bool = False) -> Array:
+@denotes(
+    *("aten.norm.Scalar", "aten.norm.ScalarOpt_dim"),
+    *("aten.norm.ScalarOpt_dtype", "aten.norm.ScalarOpt_dim_dtype"),
+)
+def norm(self: Array, p: float | None = 2, **arguments: Any) -> Array:
     """The norm of order ``p``, 2 where absent; see ``linalg_vector_norm``."""
-    return vector_norm(self, 2 if p is None else p, dim, keepdim)
-
-
-@denotes("aten.norm.ScalarOpt_dtype", "aten.norm.ScalarOpt_dim_dtype")
-def norm_dtype(
-    self: Array,
-    p: float | None,
-    dim: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: np.dtype[Any],
-) -> Array:
-    """The norm of order ``p`` of the elements as another dtype."""
-    return vector_norm(self, 2 if p is None else p, dim, keepdim, dtype=dtype)
+    return vector_norm(self, 2 if p is None else p, **arguments)
 
 
 @denotes("aten.dist.default")

@@ -311,13 +311,7 @@ def unique_alone(
 
 
 @denotes("aten.unique_dim.default")
-def unique_dim(
-    self: Array,
-    dim: int,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-) -> Distinct:
+def unique_dim(self: Array, dim: int, **_asked: bool) -> Distinct:
     """Distinct parts along a dimension, in order of their elements; as ``_unique2``."""
     return _distinct_parts(self, dim, ordered=True)
 
@@ -343,9 +337,7 @@ def unique_consecutive(
 
 
 @denotes("aten.unique_dim_consecutive.default")
-def unique_dim_consecutive(
-    self: Array, dim: int, return_inverse: bool = False, return_counts: bool = False
-) -> Distinct:
+def unique_dim_consecutive(self: Array, dim: int, **_asked: bool) -> Distinct:
     """The first of each run of equal parts along a dimension, numbers and counts in any case."""
     return _distinct_parts(self, dim, ordered=False)
 
