@@ -12,7 +12,7 @@ from torch_ir.frozen import EMPTY, FrozenDict, frozen_items, frozen_mapping, set
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef, as_attribute, attribute_leaves, is_plain
-from torch_ir.ops.schema import Slots, bind_in_order, in_order, lookup
+from torch_ir.ops.schema import Slots, bind_in_order, in_order, indices_of, lookup
 from torch_ir.tables import Shown
 
 
@@ -111,22 +111,9 @@ class OpNode(Shown):
             set_field(self, "attrs", _freeze_attributes(self.name, self.attrs))
         if type(self.binds) is not FrozenDict:
             set_field(self, "binds", _freeze_binds(self.name, self.binds))
-        if self.operands is None:
-            set_field(self, "operands", self._bind())
-            return
-        if type(self.operands) is not FrozenDict:
+        if self.operands is not None and type(self.operands) is not FrozenDict:
             set_field(self, "operands", _freeze_operands(self.name, self.operands))
-        schema = lookup(self.op_type) if self.operands else None
-        found = None if schema is None else in_order(schema, len(self.inputs), self.slots)
-        if found is not None:
-            order, operands = found
-            set_field(self, "inputs", tuple([self.inputs[index] for index in order]))
-            set_field(self, "operands", FrozenDict(operands))
-
-    def _bind(self) -> FrozenDict[str, Slots] | None:
-        schema = lookup(self.op_type)
-        bound = None if schema is None else bind_in_order(schema, len(self.inputs), self.attrs)
-        return None if bound is None else FrozenDict(bound)
+        _bind(self)
 
     # -- queries ----------------------------------------------------------------------------------
 
@@ -166,9 +153,7 @@ class OpNode(Shown):
 
     def tensors(self, name: str) -> tuple[TensorMeta, ...]:
         """Return the tensors that an argument is given: none, one, or those of a list."""
-        slots = self.slots.get(name)
-        indices = slots if isinstance(slots, tuple) else (slots,)
-        found = [self._input(index) for index in indices if index is not None]
+        found = [self._input(index) for index in indices_of(self.slots.get(name))]
         return tuple([meta for meta in found if meta is not None])
 
     def tensor(self, name: str) -> TensorMeta | None:
@@ -320,6 +305,20 @@ def _freeze_operands(node: str, operands: Mapping[str, object]) -> FrozenDict[st
         else:
             frozen[name] = _slot(node, name, slots)
     return FrozenDict(frozen)
+
+
+def _bind(node: OpNode) -> None:
+    """Bind inputs that are bound to no arguments yet, and put the others in the schema's order."""
+    schema = lookup(node.op_type)
+    if schema is None:
+        return
+    if node.operands is None:
+        bound = bind_in_order(schema, len(node.inputs), node.attrs)
+        object.__setattr__(node, "operands", None if bound is None else FrozenDict(bound))
+    elif (found := in_order(schema, len(node.inputs), node.operands)) is not None:
+        order, operands = found
+        object.__setattr__(node, "inputs", tuple([node.inputs[index] for index in order]))
+        object.__setattr__(node, "operands", FrozenDict(operands))
 
 
 def _freeze_origins(node: str, origins: Sequence[object]) -> tuple[str, ...]:

@@ -196,13 +196,19 @@ def in_order(
     if (is_so and names == [*operands]) or sorted(order) != list(range(count)):
         return None
     place = {old: new for new, old in enumerate(order)}
+    return order, {name: moved_slots(operands[name], place) for name in names}
 
-    def moved(slots: Slots) -> Slots:
-        if isinstance(slots, tuple):
-            return tuple([None if slot is None else place[slot] for slot in slots])
-        return None if slots is None else place[slots]
 
-    return order, {name: moved(operands[name]) for name in names}
+def moved_slots(slots: Slots, place: Mapping[int, int]) -> Slots:
+    """Return the inputs that an argument takes where each input has another place.
+
+    Example:
+        >>> moved_slots((0, None), {0: 3})
+        (3, None)
+    """
+    if isinstance(slots, tuple):
+        return tuple([None if slot is None else place[slot] for slot in slots])
+    return None if slots is None else place[slots]
 
 
 def indices_of(slots: Slots) -> list[int]:

@@ -11,7 +11,7 @@ from torch_ir.errors import PassError, TorchIRError
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.values import default_attribute
-from torch_ir.ops.schema import Schema, Slots, lookup, parse_schema
+from torch_ir.ops.schema import Schema, Slots, indices_of, lookup, moved_slots, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
@@ -319,23 +319,14 @@ def functional_call(
     keeps_type = schema.argument("dtype") is None or not variant.dropped  # written in place
     if factory is not None and keeps_type and attrs.get("dtype") is None:
         attrs["dtype"] = DType(written.dtype)
-    used = sorted({slot for item in slots.values() for slot in _flat_slots(item)})
+    used = sorted({slot for item in slots.values() for slot in indices_of(item)})
     place = {slot: position for position, slot in enumerate(used)}
     return node.replace(
         op_type=variant.op_type,
         inputs=tuple([node.inputs[slot] for slot in used]),
         attrs=attrs,
-        operands={
-            name: tuple([None if slot is None else place[slot] for slot in item])
-            if isinstance(item, tuple)
-            else (None if item is None else place[item])
-            for name, item in slots.items()
-        },
+        operands={name: moved_slots(item, place) for name, item in slots.items()},
     )
-
-
-def _flat_slots(slots: Slots) -> list[int]:
-    return [s for s in (slots if isinstance(slots, tuple) else (slots,)) if s is not None]
 
 
 def fresh_results(schema: Schema) -> list[int]:
