@@ -315,7 +315,7 @@ def _bind(node: OpNode) -> None:
     if node.operands is None:
         bound = bind_in_order(schema, len(node.inputs), node.attrs)
         object.__setattr__(node, "operands", None if bound is None else FrozenDict(bound))
-    elif (found := in_order(schema, len(node.inputs), node.operands)) is not None:
+    elif (found := in_order(schema, len(node.inputs), (*node.operands.items(),))) is not None:
         order, operands = found
         object.__setattr__(node, "inputs", tuple([node.inputs[index] for index in order]))
         object.__setattr__(node, "operands", FrozenDict(operands))

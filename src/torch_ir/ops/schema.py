@@ -171,10 +171,16 @@ def bind_in_order(
     return operands if used == count else None
 
 
+@lru_cache(maxsize=4096)
 def in_order(
-    schema: Schema, count: int, operands: Mapping[str, Slots]
+    schema: Schema, count: int, given: tuple[tuple[str, Slots], ...]
 ) -> tuple[list[int], dict[str, Slots]] | None:
     """Return the order of a call's tensors in which arguments take them as the schema lists these.
+
+    Args:
+        schema: The operator's.
+        count: How many tensors the call has.
+        given: Which argument takes which of them.
 
     Returns:
         The index that each tensor had before, and which argument takes which then; None where
@@ -182,11 +188,12 @@ def in_order(
 
     Example:
         >>> schema = lookup("aten.sub.Tensor")
-        >>> in_order(schema, 2, {"other": 0, "self": 1})
+        >>> in_order(schema, 2, (("other", 0), ("self", 1)))
         ([1, 0], {'self': 0, 'other': 1})
-        >>> in_order(schema, 2, {"self": 0, "other": 1}) is None
+        >>> in_order(schema, 2, (("self", 0), ("other", 1))) is None
         True
     """
+    operands = dict(given)
     names = [a.name for a in schema.arguments if a.name in operands]
     if len(names) != len(operands):
         return None
