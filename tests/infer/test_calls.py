@@ -108,10 +108,12 @@ def test_given_types_count_and_not_the_recorded_ones():
 
 def test_storage_is_told_by_position_among_the_inputs():
     other = TensorMeta("z", (3, 2), "float32")
+    call = node("aten.lerp.Tensor_out", inputs=(X, X, X, X), shape=(2, 3))
+    assert call_on(program(call), call).shares == (frozenset({3}),)
     call = node("aten.view_as.default", inputs=(other, X)).replace(
         operands={"self": 1, "other": 0}
     )
-    assert call_on(program(call), call).shares == (frozenset({1}),)
+    assert call_on(program(call), call).shares == (frozenset({call.operands["self"]}),)
 
 
 def test_a_refusal_says_what_torch_says():

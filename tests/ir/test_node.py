@@ -11,7 +11,7 @@ import torch
 
 from torch_ir import OpNode, TensorMeta
 from torch_ir.errors import InvalidIRError
-from torch_ir.ir import DType, FrozenDict, Location
+from torch_ir.ir import DType, Location
 
 X = TensorMeta("x", (2, 3), "float32")
 W = TensorMeta("w", (3, 3), "float32")
@@ -59,7 +59,8 @@ def test_inputs_are_bound_in_the_order_of_the_schema(op_type, count, attrs, oper
 
 def test_operands_that_are_given_are_kept():
     node = OpNode("n", "aten.sub.Tensor", [X, W], [Y], {}, {"self": 1, "other": 0})
-    assert node.operands == FrozenDict(self=1, other=0)
+    assert (node.argument("self"), node.argument("other")) == (W, X)
+    assert node.inputs == (W, X)  # in the order of the schema
     listed = OpNode("n", "aten.index.Tensor", [X, W], [Y], {}, {"self": 0, "indices": [None, 1]})
     assert listed.operands == {"self": 0, "indices": (None, 1)}
 

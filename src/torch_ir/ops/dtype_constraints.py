@@ -34,13 +34,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
 from itertools import product
 
 from torch_ir.errors import InvalidIRError, counted, did_you_mean
 from torch_ir.frozen import FrozenDict
 from torch_ir.ops.extensions import forget_extension, note_extension
-from torch_ir.ops.schema import Argument, Schema, lookup
+from torch_ir.ops.schema import Argument, Schema, data_text, lookup
 from torch_ir.ops.spec import TypedArgument, TypedSchema, is_tensor_type
 
 DTYPE_NAMES = {
@@ -297,8 +296,7 @@ def write_entry(table: DTypeTable) -> str:
 @cache
 def _entries() -> Mapping[str, str]:
     """The text of each entry of the data file, by ``op_type``."""
-    source = resources.files("torch_ir.ops").joinpath("data/dtype_constraints.yaml")
-    return split_entries(source.read_text("utf-8"))
+    return split_entries(data_text("dtype_constraints.yaml"))
 
 
 def split_entries(text: str) -> dict[str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
 
 from torch_ir.ops.aliases import sharing
 from torch_ir.ops.collectives import is_collective
 from torch_ir.ops.rules import judged
-from torch_ir.ops.schema import Schema, lookup, parse_schema
+from torch_ir.ops.schema import Schema, data_text, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 
 
@@ -182,5 +181,4 @@ def is_foldable(op_type: str, attrs: Mapping[str, object]) -> bool:
 
 @cache
 def _foldable() -> frozenset[str]:
-    text = resources.files("torch_ir.ops").joinpath("data/foldable.txt").read_text("utf-8")
-    return frozenset(text.splitlines()[1:])
+    return frozenset(data_text("foldable.txt").splitlines()[1:])

@@ -30,12 +30,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources
 from types import MappingProxyType
 
 from torch_ir.errors import ExecutionError, InvalidIRError, did_you_mean
 from torch_ir.ops.collectives import COLLECTIVES, is_collective
-from torch_ir.ops.schema import Schema, known_operators, lookup
+from torch_ir.ops.schema import Schema, data_text, known_operators, lookup
 
 FORBIDDEN = "forbidden-operator"
 """The code of the diagnostic about a call that the rules refuse."""
@@ -390,5 +389,4 @@ def _data() -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _pairs(name: str) -> Iterator[list[str]]:
-    text = resources.files("torch_ir.ops").joinpath(f"data/{name}.txt").read_text("utf-8")
-    return map(str.split, text.splitlines()[1:])
+    return map(str.split, data_text(f"{name}.txt").splitlines()[1:])

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from importlib import resources
+from pkgutil import get_data
 from typing import Any, TypeAlias, cast
 
 from torch_ir.errors import InvalidIRError
@@ -230,9 +230,14 @@ def indices_of(slots: Slots) -> list[int]:
     return [] if slots is None else [slots]
 
 
+def data_text(name: str) -> str:
+    """Return a table of this package; pkgutil reads it without importing what opens archives."""
+    return cast(bytes, get_data("torch_ir.ops", f"data/{name}")).decode()
+
+
 @cache
 def _table() -> dict[str, str]:
-    text = resources.files("torch_ir.ops").joinpath("data/operators.txt").read_text("utf-8")
+    text = data_text("operators.txt")
     return {_op_type(line[: line.index("(")]): line for line in text.splitlines()[1:]}
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.ops.schema import Argument, Schema, known_operators, lookup, parse_schema
+from torch_ir.ops.schema import Argument, Schema, data_text, known_operators, lookup, parse_schema
 
 if TYPE_CHECKING:
     from torch_ir.ops.dtype_constraints import DTypeTable
@@ -131,8 +130,7 @@ def tagged_traits(op_type: str) -> frozenset[str]:
 
 @cache
 def _traits() -> Mapping[str, frozenset[str]]:
-    source = resources.files("torch_ir.ops").joinpath("data/traits.txt")
-    lines = source.read_text("utf-8").splitlines()[1:]
+    lines = data_text("traits.txt").splitlines()[1:]
     return {name: frozenset(traits) for name, *traits in map(str.split, lines)}
 
 

@@ -114,7 +114,10 @@ def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
         if isinstance(made, Raised):
             refused = isinstance(made.error, CompileError)
             return "unsupported" if refused else "error", error_text(made.error)
-    others = (tensors, tuple(map(_laid_out, tensors))) if isinstance(source, BackendSource) else ()
+    others: list[Sequence[Any]] = []
+    if isinstance(source, BackendSource):
+        laid_out = tuple(map(_laid_out, tensors))
+        others = [tensors, laid_out] if torch_takes(program, laid_out, sizes) else [tensors]
     status, reason = _compared(program, tensors, backend, sizes, others)
     special = case.tensors(special=True) if status == "pass" and _is_plain(case) else ()
     if special and torch_takes(program, special, sizes):
