@@ -53,6 +53,13 @@ class Wrong(DelegateBackend):
         return run
 
 
+def test_what_writes_to_memory_is_not_given_to_a_backend_that_takes_all():
+    card = conform(Wrong(), operators=["aten.resize_.default"])
+    assert {(row.status, row.reason) for row in card.rows} == {
+        ("unsupported", "it writes to memory, and backends are given what does not")
+    }
+
+
 def test_operators_whose_operands_have_to_fit_are_tried_with_random_calls():
     names = [
         "convolution.default",

@@ -26,6 +26,7 @@ from torch_ir.errors import CompileError, ExecutionError, Raised, attempt, error
 from torch_ir.infer.dispatch import unwarned
 from torch_ir.ir import IR
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
+from torch_ir.passes.requirements import is_functional
 from torch_ir.steps import steps
 
 _STATUS: Mapping[str, Status] = {"numeric": "wrong"}
@@ -105,6 +106,8 @@ def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
     tensors, sizes = case.tensors(), case.sizes()
     program = case.program
     if isinstance(source, BackendSource):
+        if not is_functional(program):
+            return "unsupported", "it writes to memory, and backends are given what does not"
         partition = Partitioner(source.backend)(program)
         if not partition.subgraphs:
             return "unsupported", next(iter(partition.reasons.values()), "it takes nothing")
