@@ -18,7 +18,7 @@ from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
 from torch_ir.ir.values import attribute_leaves, is_plain
-from torch_ir.ops.schema import KNOWN_NAMESPACES, Schema, known_operators
+from torch_ir.ops.schema import KNOWN_NAMESPACES, Schema, indices_of, known_operators
 
 __all__ = ["Finding", "check"]
 
@@ -235,9 +235,7 @@ def _slots(node: OpNode) -> Iterator[Diagnostic]:
         return  # each argument takes one input, as most do
     used: set[int] = set()
     for name, slots in operands.items():
-        for slot in slots if isinstance(slots, tuple) else (slots,):
-            if slot is None:
-                continue
+        for slot in indices_of(slots):
             if not 0 <= slot < len(node.inputs):
                 message = (
                     f"argument {name!r} takes input {slot}, the node has {len(node.inputs)} inputs"
