@@ -118,8 +118,9 @@ class Samples:
 
         What a program of integers means is the dearest of all that is done with a call.
         """
-        others = [call for call in self._calls[:-1] if self._is_taken(*call)]
-        return len(others) >= SETS - 1 and not any(is_inexact(t) for ts, _ in last for t in ts)
+        if any(is_inexact(tensor) for tensors, _ in last for tensor in tensors):
+            return False
+        return sum(self._is_taken(*call) for call in self._calls[:-1]) >= SETS - 1
 
     def _is_taken(self, tensors: Sequence[torch.Tensor], symbols: Symbols) -> bool:
         made = attempt(self._executor.graph.run, [tensor.clone() for tensor in tensors], symbols)
