@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from ops.calls import watched
 from torch_ir.ops.schema import lookup
-from torch_samples import op_db
+from torch_samples import first_samples, op_db
 
 REFUSALS = (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError)
 """What torch raises for samples that it does not take."""
@@ -76,7 +76,7 @@ def watch_samples(count: int) -> Watch:
 
 def _variants(entry: Any, dtype: torch.dtype, count: int) -> Iterator[Any]:
     backward = entry.supports_autograd and dtype.is_floating_point
-    for sample, _ in zip(entry.sample_inputs("cpu", dtype), range(count), strict=False):
+    for sample in first_samples(entry, dtype, count):
         args = (sample.input, *sample.args)
         yield lambda args=args, kwargs=sample.kwargs: entry(*args, **kwargs)
         yield lambda args=args, kwargs=sample.kwargs: _out(entry, args, kwargs)
@@ -84,8 +84,7 @@ def _variants(entry: Any, dtype: torch.dtype, count: int) -> Iterator[Any]:
             yield lambda args=args, kwargs=sample.kwargs: entry.inplace_variant(*args, **kwargs)
     if not backward:
         return
-    samples = entry.sample_inputs("cpu", dtype, requires_grad=True)
-    for sample, _ in zip(samples, range(count), strict=False):
+    for sample in first_samples(entry, dtype, count, requires_grad=True):
         args = (sample.input, *sample.args)
         yield lambda args=args, kwargs=sample.kwargs: _differentiate(entry, args, kwargs)
 

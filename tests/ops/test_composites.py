@@ -15,6 +15,7 @@ from torch._subclasses.schema_check_mode import SchemaCheckMode
 
 from ops.samples import DTYPES, OPERATORS, REFUSALS, Watch
 from torch_ir.ops.schema import lookup
+from torch_samples import first_samples
 
 SAMPLES = 5
 
@@ -44,8 +45,7 @@ def test_the_tables_say_what_composites_do():
     watch = Watch()
     for entry in OPERATORS:
         dtypes = [dtype for dtype in DTYPES if dtype in entry.dtypes]
-        samples = entry.sample_inputs("cpu", dtypes[0]) if dtypes else ()
-        for sample, _ in zip(samples, range(SAMPLES), strict=False):
+        for sample in first_samples(entry, dtypes[0], SAMPLES) if dtypes else ():
             for call in (entry, entry.inplace_variant):
                 torch.manual_seed(0)
                 with contextlib.suppress(*REFUSALS):

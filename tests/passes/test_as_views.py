@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 import torch_ir
 from torch_ir import decompose, extract_ir, functionalize, parse
 from torch_ir.errors import TorchIRError
-from torch_samples import op_db
+from torch_samples import first_samples, op_db
 
 
 def broadcast_first(a, b):
@@ -155,8 +155,8 @@ class Shared(NamedTuple):
 
 
 def shared_results(entry):
-    samples = entry.sample_inputs("cpu", torch.float32) if torch.float32 in entry.dtypes else ()
-    for sample in itertools.islice(samples, 3):
+    is_float = torch.float32 in entry.dtypes
+    for sample in first_samples(entry, torch.float32, 3) if is_float else ():
         leaves, spec = tree_flatten(((sample.input, *sample.args), sample.kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         tensors = [leaves[i].detach().clone() for i in places]

@@ -15,6 +15,7 @@ from torch_ir.debug.reference.denotation import Meanings
 from torch_ir.errors import TorchIRError
 from torch_ir.frontend.attributes import attribute_from_torch
 from torch_ir.torch_api import operator_schema
+from torch_samples import first_samples
 
 
 def reason(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any) -> str:
@@ -86,10 +87,7 @@ def of_samples(operators: Iterable[Any], count: int, *, backward: bool) -> Unden
         grad = backward and operator.supports_autograd
         if not operator.supports_dtype(torch.float32, "cpu"):
             continue
-        samples = operator.sample_inputs("cpu", torch.float32, requires_grad=grad)
-        for index, sample in enumerate(samples):
-            if index == count:
-                break
+        for sample in first_samples(operator, torch.float32, count, requires_grad=grad):
             with contextlib.suppress(RuntimeError, ValueError, TypeError, IndexError), mode:
                 made = tree_leaves(operator(sample.input, *sample.args, **sample.kwargs))
                 ends = [t for t in made if getattr(t, "requires_grad", False)]

@@ -1,5 +1,6 @@
 """Collectives: named groups, from extraction to processes, and their meaning over ranks."""
 
+import os
 import socket
 from contextlib import contextmanager
 from functools import cache
@@ -193,6 +194,7 @@ def run_rank(rank, port, text, queue):
         with torch.no_grad():
             same = [bool(torch.equal(a, b)) for a, b in zip(got, model(x), strict=True)]
         queue.put((rank, same, [tensor.numpy().tolist() for tensor in got]))
+    os._exit(0)  # at the usual end, threads of gloo may still run, and C++ aborts the process
 
 
 def test_two_processes_have_the_bits_of_eager_and_mean_what_is_denoted():
