@@ -8,6 +8,11 @@ from torch.overrides import TorchFunctionMode
 from torch_samples import first_samples, op_db
 
 
+@torch.no_grad()
+def numbers():
+    yield from range(3)
+
+
 def test_samples_that_are_left_switch_no_gradients_when_they_are_collected():
     switched = []
 
@@ -23,8 +28,9 @@ def test_samples_that_are_left_switch_no_gradients_when_they_are_collected():
     with Watch():
         gc.collect()
     assert not switched
-    left = iter(entry.sample_inputs("cpu", torch.float32))
-    next(left)
+    left = [numbers()]  # in a cycle, as torch's own are
+    next(left[0])
+    left.append(left)
     del left
     with Watch():
         gc.collect()
