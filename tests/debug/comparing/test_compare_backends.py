@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import torch_ir
 from torch_ir import (
     DelegateBackend,
     Partitioner,
@@ -21,7 +22,7 @@ from torch_ir import (
     validate,
 )
 from torch_ir.backends import SUPPORTED, Support, unregister_backend
-from torch_ir.errors import ExecutionError, InputError, InvalidIRError
+from torch_ir.errors import BackendError, ExecutionError, InputError, InvalidIRError
 from torch_ir.executor import IRExecutor
 
 PROGRAM = parse("""ir {
@@ -447,3 +448,71 @@ def test_what_is_written_to_open_memory_is_judged(last, verdict):
 
     found = validate(program, {}, (x,), backend=Whole(fault))
     assert found.verdict == ("disagree" if program.node("z").outputs[0].shape else verdict)
+
+
+class Writes(Whole):
+    """Gives what torch gives, and then writes to its first argument."""
+
+    def compile(self, ir, payload):
+        graph = compile_graph(ir, {})
+
+        def run(*given):
+            made = [result.clone() for result in graph.eval(given)]
+            given[0].add_(1)
+            return made
+
+        return run
+
+
+@pytest.mark.parametrize("sides", ["run", "against"])
+@pytest.mark.parametrize("mode", ["isolated", "accumulated"])
+def test_a_backend_that_writes_to_what_it_is_given_is_wrong_though_its_results_are_right(
+    sides, mode
+):
+    x = torch.arange(3.0)
+    told = "the backend 'whole' writes to its input %"
+    if sides == "against" and mode == "accumulated":
+        report = compare(PROGRAM, {}, (x, x + 1), against=Writes(), mode=mode)
+        assert report.verdict == "not compared"
+        assert told in str(report)
+        return
+    if sides == "against":
+        with pytest.raises(BackendError, match=told):
+            compare(PROGRAM, {}, (x, x + 1), against=Writes(), mode=mode)
+        return
+    report = compare(PROGRAM, {}, (x, x + 1), run=Writes(), mode=mode)
+    assert report.verdict == "disagree"
+    assert report.first.kind == "error"
+    assert told in report.first.reason
+    assert x.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_what_a_runner_writes_in_the_memory_of_its_own_buffers_is_no_fault():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x):
+            self.count.mul_(0.5).add_(x.exp())
+            return self.count + x
+
+    ir = extract_ir(Counter(), (torch.ones(3),), dynamic_shapes=None)
+    weights = Counter().state_dict()
+    for backend in (Whole(), "inductor"):
+        runner = torch_ir.compile(ir, weights, backend=backend)
+        assert compare(ir, weights, (torch.ones(3),), run=runner).verdict == "agree"
+
+
+def test_a_runner_that_leaves_all_to_torch_cannot_be_judged_and_says_what_to_do():
+    class Nothing(Whole):
+        def supports(self, node, ir):
+            return Support.refused("no")
+
+    runner = torch_ir.compile(PROGRAM, {}, backend=Nothing())
+    with pytest.raises(InvalidIRError) as caught:
+        compare(PROGRAM, {}, INPUTS, run=runner)
+    assert str(caught.value) == (
+        "the runner has no delegates: torch runs the whole program\n"
+        "Call torch_ir.backends.support to see why, or give run='aten'."
+    )

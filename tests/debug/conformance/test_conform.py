@@ -60,6 +60,23 @@ def test_what_writes_to_memory_is_not_given_to_a_backend_that_takes_all():
     }
 
 
+def test_a_backend_that_writes_to_its_operands_fails_though_its_results_are_right():
+    class Writes(Wrong):
+        def compile(self, ir, payload):
+            run = super().compile(ir, payload)
+
+            def written(*given):
+                made = [result.clone() for result in run(*given)]
+                given[0].fill_(1)
+                return made
+
+            return written
+
+    card = conform(Writes(), operators=["aten.exp.default"], dtypes=["float32"])
+    assert card.failures
+    assert all("writes to its input %" in row.reason for row in card.failures)
+
+
 def test_operators_whose_operands_have_to_fit_are_tried_with_random_calls():
     names = [
         "convolution.default",

@@ -116,8 +116,13 @@ def _whole_run(
     else:
         return {}
     table = Table(None, None, copy=True)
-    inputs = copied([feed.values[name] for name in graph.ir.input_names])
+    names = graph.ir.input_names
+    inputs = dict(zip(names, copied([feed.values[name] for name in names]), strict=True))
     with same_random_numbers():
-        graph.run(inputs, {}, table, reuse=False)
+        graph.run(list(inputs.values()), {}, table, reuse=False)
+    if isinstance(judged, BackendSource):
+        written = {mutation.target for mutation in program.mutations}
+        left = {name: tensor for name, tensor in inputs.items() if name not in written}
+        judged.require_unwritten(feed.values, left)
     graph.reset()
     return table.values

@@ -20,7 +20,9 @@ from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import bind, call_plainly
+from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.errors import (
+    BackendError,
     ExecutionError,
     InvalidIRError,
     TorchIRError,
@@ -176,17 +178,41 @@ class BackendSource:
         self.held = {**fixed, **self.held} if self.ready else fixed
 
     def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
-        """Compile a part and run it; what the backend raises comes through."""
+        """Compile a part and run it; what the backend raises comes through.
+
+        Raises:
+            BackendError: It writes to what it is given.
+        """
         names = tuple([node.name for node in body.nodes])
         held = {n: self.held[n] for n in body.input_names if n in self.held}
         key = (names, body.output_names)
         if key not in self.compiled:
             taken = body.replace(model_name=f"{self.name}_0", metadata={"backend": self.name})
             self.compiled[key] = self.ready.get(_ends(body)) or self.backend.compile(taken, held)
-        given = copied([values[name] for name in body.input_names if name not in held])
+        whole = {name: values[name] for name in body.input_names if name not in held}
+        given = copied(list(whole.values()))
         sizes = _sizes(body, symbols).values()
         with torch.no_grad():
-            return list(self.compiled[key](*given, *sizes))
+            made = list(self.compiled[key](*given, *sizes))
+        # a runner may have a result written in the memory of an argument that nothing else reads
+        own = {id(result) for result in made} if self.ready else set[int]()
+        left = {n: t for n, t in zip(whole, given, strict=True) if id(t) not in own}
+        self.require_unwritten(whole, left)
+        return made
+
+    def require_unwritten(self, before: Values, after: Values) -> None:
+        """Refuse what the backend gave where it has written to an argument.
+
+        Args:
+            before: The values that it was given, by name, and maybe others.
+            after: The tensors in which it was given them, by name.
+
+        Raises:
+            BackendError: A tensor has changed.
+        """
+        for name, tensor in after.items():
+            if not compare_tensors(before[name], tensor).is_close:
+                raise BackendError(f"the backend {self.name!r} writes to its input %{name}")
 
 
 @dataclass(frozen=True)
@@ -259,7 +285,10 @@ def source_of(reader: Any) -> AnySource:
 def _of_runner(runner: DelegatingExecutor) -> BackendSource:
     delegates = list(runner.delegates.values())
     if not delegates:
-        raise InvalidIRError("the runner has no delegates: torch runs the whole program")
+        raise InvalidIRError(
+            "the runner has no delegates: torch runs the whole program",
+            remedy="Call torch_ir.backends.support to see why, or give run='aten'.",
+        )
     ready = {_ends(delegate.body): delegate.compiled for delegate in delegates}
     held = {name: tensor for d in delegates for name, tensor in d.held.items()}
     return BackendSource(delegates[0].backend, ready=ready, held=held)
