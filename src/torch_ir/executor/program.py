@@ -93,9 +93,9 @@ class CompiledProgram:
         self.module = module.bind(self.payload)
         self._turn = self.state.turn
         self.device = device
-        devices = (device, *[tensor.device for tensor in self.payload.values()])
-        devices += tuple(plan.input_devices.values())
-        self._device_types = {d.type for d in devices if is_autocast_available(d.type)}
+        places = {tensor.device for tensor in self.payload.values()}
+        kinds = {place.type for place in (device, *places, *plan.input_devices.values())}
+        self._device_types = {kind for kind in kinds if is_autocast_available(kind)}
         self.grad = grad
         self.differentiator = Differentiator(plan, self.payload, device)
         self._is_direct = _is_direct(plan)

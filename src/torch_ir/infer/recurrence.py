@@ -39,8 +39,10 @@ def in_two_steps(find: Callable[[CallSignature], O], signature: CallSignature) -
         >>> [made.shape for made in evaluate(call).results]
         [(9, 1, 2), (1, 1, 2)]
     """
+    if signature.op_type not in _STEPPING:
+        return find(signature)
     operands, dim = signature.operands, 1 if signature.attrs.get("batch_first") else 0
-    place = operands.get("input") if operands and signature.op_type in _STEPPING else None
+    place = operands.get("input") if operands else None
     if not isinstance(place, int) or len(signature.types[place].shape) != 3:
         return find(signature)
     given = signature.types[place]

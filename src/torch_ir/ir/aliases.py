@@ -255,6 +255,8 @@ def declared_sources(schema: Schema, node: OpNode, index: int) -> list[DeclaredS
     """Return the inputs whose storage a result, by its place, may have, whatever is decided."""
     declared = sharing(schema)
     shared = declared[max(0, min(index, len(declared) - 1))] if declared else {}
+    if not shared:
+        return []
     is_by_item, first = schema.op_type in BY_ITEM, len(declared) - 1
     return [
         DeclaredSource(argument, when, meta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +12,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import WeightLoadError, did_you_mean
 from torch_ir.ir.graph import IR
 from torch_ir.ir.queries import names_by_key
+from torch_ir.ir.symbols import Dim
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.torch_api import have_equal_bytes
@@ -188,19 +189,23 @@ class _Check:
 
 
 def _tensor_fault(meta: TensorMeta | Constant, tensor: object) -> tuple[str, str] | None:
-    expected = f"expected {type_text(meta)}"
+    kind, where = "", ""
     if not isinstance(tensor, torch.Tensor):
-        return "not a tensor", f"{expected}, found a {type(tensor).__name__}"
-    if len(meta.shape) != tensor.ndim or any(
-        isinstance(want, int) and want != got
-        for want, got in zip(meta.shape, tensor.shape, strict=True)
-    ):
-        return "wrong shape", f"{expected}, found {_found(tensor)}"
-    if dtype_name(tensor.dtype, strict=False) != meta.dtype:
-        return "wrong dtype", f"{expected}, found {_found(tensor)}"
-    if tensor.is_meta:
-        return "without values", f"{expected}, found {_found(tensor)} on the meta device"
-    return None
+        kind = "not a tensor"
+    elif tensor.shape != meta.shape and not _is_sized(tensor, meta.shape):
+        kind = "wrong shape"
+    elif dtype_name(tensor.dtype, strict=False) != meta.dtype:
+        kind = "wrong dtype"
+    elif tensor.is_meta:
+        kind, where = "without values", " on the meta device"
+    return (kind, f"expected {type_text(meta)}, found {_found(tensor)}{where}") if kind else None
+
+
+def _is_sized(tensor: torch.Tensor, shape: Sequence[Dim]) -> bool:
+    """Whether a tensor has the sizes of a shape that are known."""
+    return len(shape) == tensor.ndim and all(
+        want == got for want, got in zip(shape, tensor.shape, strict=True) if isinstance(want, int)
+    )
 
 
 def _found(tensor: object) -> str:

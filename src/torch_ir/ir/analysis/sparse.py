@@ -41,7 +41,7 @@ class SparseValues:
 
     def takes(self, node: OpNode) -> bool:
         """Return whether an argument of a node may be sparse; nodes before it were kept."""
-        return any(meta.name in self._names for meta in node.inputs)
+        return bool(self._names) and any(meta.name in self._names for meta in node.inputs)
 
     def keep(self, node: OpNode) -> None:
         """Note what a node makes."""
