@@ -37,6 +37,8 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
+from torch.utils.dlpack import from_dlpack
+from torch.utils.dlpack import to_dlpack as to_dlpack  # pyright: ignore[reportPrivateImportUsage]  # documented there
 
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
@@ -182,7 +184,7 @@ def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     if dense._is_zerotensor():  # pyright: ignore[reportPrivateUsage]  # which has no memory; torch has no public name
         dense = torch.zeros(dense.shape, dtype=dense.dtype)
     # by a handle of its own: what NumPy sees of another is not resized any more
-    return torch.from_dlpack(dense.as_strided((dense.numel(),), (1,)).view(torch.uint8))
+    return from_dlpack(to_dlpack(dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)))
 
 
 def have_equal_bytes(tensor: torch.Tensor, other: torch.Tensor) -> bool:

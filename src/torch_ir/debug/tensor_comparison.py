@@ -114,9 +114,12 @@ def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Differen
 
 
 def digest(tensor: torch.Tensor) -> bytes:
-    """Hash a tensor's dtype, shape and bits: equal hashes mean equal tensors."""
+    """Hash a tensor's dtype, shape and bits: equal hashes mean equal tensors.
+
+    No hash is faster where processors compute it, and nothing here has to be kept from forgers.
+    """
     header = f"{tensor.dtype}{tuple(tensor.shape)}".encode()
-    state = hashlib.blake2b(header, digest_size=16)
+    state = hashlib.sha1(header, usedforsecurity=False)
     if tensor.layout != torch.strided:
         tensor = tensor.to_dense()
     if tensor.numel():

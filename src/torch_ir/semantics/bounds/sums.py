@@ -43,11 +43,10 @@ def summed(
     divides: bool = False,
 ) -> Errors:
     """The errors of sums of so many terms; a mean is divided when all is added."""
-    parts, flushed = iter(call.terms()), _of_normal_numbers(call) if call.is_narrow else None
-    without = iter(call.terms() if flushed is None else flushed.terms())
+    sizes, flushed = call.terms(), _of_normal_numbers(call) if call.is_narrow else None
+    without = sizes if flushed is None else flushed.terms()
     errors: list[Any] = []
-    for result, count in zip(call.results, lengths, strict=True):
-        terms, kept = next(parts), next(without)
+    for result, count, terms, kept in zip(call.results, lengths, sizes, without, strict=True):
         if not is_inexact(result.dtype):
             errors.append(None)
             continue
@@ -206,11 +205,13 @@ def time_first(call: BoundedCall) -> Errors:
 
 def _repeated(call: BoundedCall, factors: list[str], of: slice) -> float:
     """Which part of the products of two factors may be equal, in the line of an axis with most."""
-    shares = [0.0]
-    for name in factors:
+    shares: list[float] = []
+    for name in sorted(factors, key=lambda name: call[name].size):
         lines = [call.repeats(name, [axis]) for axis in range(call[name].ndim)[of]]
         shares.append(max((float(np.max(line, initial=0)) for line in lines), default=0.0))
-    return min(shares[1:], default=0.0)
+        if not shares[-1]:
+            break
+    return min(shares, default=0.0)
 
 
 _ADDING = frozenset(
