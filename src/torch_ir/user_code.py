@@ -67,6 +67,8 @@ def import_module_of(place: str) -> ModuleType:
     Raises:
         TargetError: It does not exist, or importing it fails.
     """
+    if not place:
+        raise TargetError("the name of a module is empty", remedy=_MODULES)
     return _module(place, place, _MODULES)
 
 

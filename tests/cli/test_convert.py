@@ -134,5 +134,5 @@ def test_weights_are_for_programs_of_other_tools(run, files):
 
 def test_an_empty_name_is_no_output(run, files):
     result = run("convert", "bare.tir", "", "--to", "json")
-    assert (result.code, result.out) == (1, "")
-    assert result.err == "error: : cannot be written: Is a directory\n"
+    assert (result.code, result.out) == (2, "")
+    assert result.err.splitlines()[-1] == "Error: Invalid value for '[OUTPUT]': it is empty"

@@ -1,6 +1,9 @@
 """Outputs in the place of what they are made of, and under the names of other kinds of file."""
 
 import hashlib
+import os
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -86,3 +89,45 @@ def test_that_weights_are_left_out_is_said(folder, arguments):
 def test_a_file_in_the_place_of_a_folder(folder):
     message = "error: m.tir: cannot be written: Not a directory"
     assert told(folder, "cut m.tir --stages 2 -o m.tir") == (message, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["show m.tir -o", "cases m.tir -o", "opt m.tir -o", "fuzz --backend aten -o"]
+)
+def test_an_empty_name_is_no_output(folder, arguments):
+    before = sorted(folder.iterdir())
+    result = CliRunner().invoke(main, [*arguments.split(), ""])
+    told = "Error: Invalid value for '-o' / '--output': it is empty"
+    assert (result.stderr.splitlines()[-1], result.exit_code) == (told, 2)
+    assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["info", "plot", "diff m.tir", "run m.tir --weights", "run m.tir --random --constants"],
+)
+def test_an_empty_name_is_no_input(folder, arguments):
+    result = CliRunner().invoke(main, [*arguments.split(), ""])
+    told = "error: the path of a file or folder is empty\nGive the name of one.\n"
+    assert (result.stderr, result.exit_code) == (told, 1)
+
+
+def test_an_empty_name_is_no_module(folder):
+    result = CliRunner().invoke(main, ["info", "m.tir", "--import", ""])
+    told = "error: the name of a module is empty\nGive the name of a module, or path/to/file.py.\n"
+    assert (result.stderr, result.exit_code) == (told, 1)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names")
+@pytest.mark.parametrize("suffix", ["tir", "json", "ir"])
+def test_a_program_comes_from_a_pipe(folder, suffix):
+    assert CliRunner().invoke(main, ["convert", "m.tir", f"copy.{suffix}"]).exit_code == 0
+    data = Path(f"copy.{suffix}").read_bytes()
+    os.mkfifo("pipe")
+    for arguments in ("info pipe", "opt pipe -p dce -o short.ir", "convert pipe other.tir"):
+        writer = threading.Thread(target=Path("pipe").write_bytes, args=(data,))
+        writer.start()
+        result = CliRunner().invoke(main, arguments.split())
+        assert result.exit_code == 0, result.stderr
+        writer.join()
+    assert serde.load("other.tir").nodes == parse(PROGRAM).nodes

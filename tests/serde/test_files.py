@@ -122,6 +122,17 @@ def test_a_pipe_can_be_read(tmp_path):
     writer.join()
 
 
+def test_an_archive_can_be_read_from_a_pipe(tmp_path):
+    save(SMALL, tmp_path / "m.tir")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    data = (tmp_path / "m.tir").read_bytes()
+    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
+    writer.start()
+    assert load(pipe) == SMALL
+    writer.join()
+
+
 def test_a_document_has_a_size(tmp_path, monkeypatch):
     path = tmp_path / "huge.json"
     with path.open("wb") as file:
@@ -168,6 +179,8 @@ def test_what_cannot_be_written(tmp_path):
     )
     assert message(save, SMALL, tmp_path) == f"{tmp_path}: is a directory, not a file"
     assert message(save, SMALL, os.devnull) == f"{os.devnull}: is not a regular file"
+    empty = "the path of a file or folder is empty\nGive the name of one."
+    assert message(save, SMALL, "") == message(load, "") == empty
     assert message(save, SMALL, "a\0b").startswith(r"a\x00b: cannot be written: ")
     weighted = message(lambda: save(SMALL, file, weights={}))
     assert (

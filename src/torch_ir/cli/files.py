@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -52,7 +52,12 @@ def read_ir(path: str) -> IR:
         ParseError: It is text that is no IR text.
     """
     if path == STDIO:
-        return _read_stdin()
+        return _read_stream(sys.stdin.buffer, "stdin")
+    from torch_ir.serde.files import is_pipe, open_for_reading
+
+    if is_pipe(path):
+        with open_for_reading(path) as file:
+            return _read_stream(file, path)
     is_long = Path(path).is_file() and Path(path).stat().st_size > LARGE
     with progress(f"reading {path}") if is_long else nullcontext():
         return _read_file(path)
@@ -71,16 +76,17 @@ def _read_file(path: str) -> IR:
     return _parse(data, path) if _is_text(data) else load(path)
 
 
-def _read_stdin() -> IR:
+def _read_stream(stream: IO[bytes], name: str) -> IR:
+    """Read the IR in what can be read once."""
     from torch_ir.serde import MAX_JSON_BYTES, load, loads
 
-    data = sys.stdin.buffer.read(MAX_JSON_BYTES)
+    data = stream.read(MAX_JSON_BYTES)
     if data.startswith(b"PK"):
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory) / "stdin.tir"
-            file.write_bytes(data + sys.stdin.buffer.read())
+            file.write_bytes(data + stream.read())
             return load(file)
-    return _parse(data, "stdin") if _is_text(data) else loads(data, name="stdin")
+    return _parse(data, name) if _is_text(data) else loads(data, name=name)
 
 
 def _is_text(data: bytes) -> bool:
@@ -106,8 +112,10 @@ def _parse(data: bytes, name: str) -> IR:
 
 
 def has_weights(path: str) -> bool:
-    """Return whether a file is an archive with weights."""
-    if not zipfile.is_zipfile(path):
+    """Return whether a file is an archive with weights; a pipe, which is read once, is none."""
+    from torch_ir.serde.files import is_pipe
+
+    if is_pipe(path) or not zipfile.is_zipfile(path):
         return False
     with zipfile.ZipFile(path) as archive:
         return "weights.safetensors" in archive.namelist()
@@ -271,10 +279,11 @@ def read_report(path: str, remedy: str = "Give what a command prints with --json
         InputError: It cannot be read, or is no JSON.
         SerializationError: It is larger than a JSON document may be.
     """
-    from torch_ir.serde.files import MAX_JSON_BYTES, read_bounded
+    from torch_ir.serde.files import MAX_JSON_BYTES, path_text, read_bounded
 
     try:
-        with nullcontext(sys.stdin.buffer) if path == STDIO else Path(path).open("rb") as file:
+        place = Path(path_text(path))
+        with nullcontext(sys.stdin.buffer) if path == STDIO else place.open("rb") as file:
             return json.loads(read_bounded(file, path, MAX_JSON_BYTES))
     except SerializationError:
         raise

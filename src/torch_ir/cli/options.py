@@ -68,7 +68,9 @@ class CheckedText(_Type):
         self.check = check
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
-        """Return the text, if the check does not raise."""
+        """Return the text, if it is not empty and the check does not raise."""
+        if not value:
+            self.fail("it is empty", param, ctx)
         self.check(str(value))
         return str(value)
 
@@ -120,7 +122,9 @@ def _require_folder(path: str) -> None:
 
 
 def _require_file(path: str) -> None:
-    if not path or not Path(path).exists():
+    from torch_ir.serde.files import path_text
+
+    if not Path(path_text(path)).exists():
         raise unreadable(Path(path), FileNotFoundError(), "")
 
 

@@ -12,6 +12,7 @@ import mmap
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from os import PathLike
 from typing import Any, BinaryIO
 
@@ -214,11 +215,11 @@ class _Members(dict[str, memoryview]):
 
 
 def _open(file: BinaryIO, mapped: bool) -> _Members:
-    view = memoryview(
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else file.read()
-    )
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if mapped else file.read()
+    view = memoryview(data)
     try:
-        members = _Members(read_members(file, view, MEMBERS))
+        seekable = file if file.seekable() else BytesIO(data)
+        members = _Members(read_members(seekable, view, MEMBERS))
     except Fault:
         if kind := torch_archive(view):
             raise _of_torch(kind, str(file.name)) from None

@@ -33,10 +33,28 @@ def path_text(path: str | PathLike[str]) -> str:
     """Return a path as text.
 
     Raises:
-        SerializationError: It is none.
+        SerializationError: It is none, or empty.
     """
     with raised_as(lambda error: SerializationError(f"no path of a file: {first_line(error)}")):
-        return os.fspath(path)
+        text = os.fspath(path)
+    if not text:
+        raise SerializationError(
+            "the path of a file or folder is empty", remedy="Give the name of one."
+        )
+    return text
+
+
+def is_pipe(path: str | PathLike[str]) -> bool:
+    """Return whether a path is that of a pipe, whose bytes can be read once and in order.
+
+    Example:
+        >>> is_pipe(".")
+        False
+    """
+    try:
+        return stat.S_ISFIFO(os.stat(path).st_mode)  # noqa: PTH116  # a path of any kind
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager
@@ -113,7 +131,7 @@ def make_folder(path: str | PathLike[str]) -> Path:
     Raises:
         SerializationError: It cannot be made; a file may have its name.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     try:
         Path(name).mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -131,7 +149,7 @@ def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     process that is killed; elsewhere a later save removes it. Nobody reads it before it has the
     owner, group and permissions of the file that it replaces, as far as the caller may give them.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     try:
         target = Path(os.path.realpath(path))
         old = _replaced(target, name)

@@ -73,7 +73,7 @@ def load(path: str | PathLike[str], *, mmap: bool = True) -> IR:
         if file.peek(4)[:4] in ZIP_MAGIC:  # pyright: ignore[reportAttributeAccessIssue]  # open() buffers
             from torch_ir.serde.archive import read_archive
 
-            return read_archive(file, name, mapped=mmap)
+            return read_archive(file, name, mapped=mmap and file.seekable())
         return loads(read_bounded(file, name), name=name)
 
 
