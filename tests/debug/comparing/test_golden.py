@@ -7,9 +7,25 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import DelegateBackend, capture, compare, compile_graph, decompose, extract_ir
+from torch_ir import (
+    DelegateBackend,
+    capture,
+    compare,
+    compile_graph,
+    decompose,
+    extract_ir,
+    parse,
+)
+from torch_ir import compile as compile_for
 from torch_ir.backends import SUPPORTED, Support
 from torch_ir.errors import InvalidIRError
+
+RELU = """ir {
+  input %x: f32[2]
+  %relu: f32[2] = aten.relu.default(%x)
+  return %relu
+}
+"""
 
 
 class Net(nn.Module):
@@ -50,6 +66,13 @@ class Whole(DelegateBackend):
             return compile_graph(ir, {}).eval(values)
 
         return run
+
+
+class TakesNothing(Whole):
+    """Leaves every node to torch."""
+
+    def supports(self, node, ir):
+        return Support.refused("not mine")
 
 
 class EveryOther(Whole):
@@ -129,4 +152,51 @@ def test_captured_values_are_of_one_run_alone(net, side):
     assert str(caught.value) == (
         "golden was captured on another input %x: 24 of 24 values differ by up to 1\n"
         "Give the inputs of that run, or none: those captured are then taken."
+    )
+
+
+@pytest.mark.parametrize("side", ["run", "against"])
+def test_captured_values_of_another_program_are_refused(net, side):
+    ir, weights, inputs, captured = net
+    made = [meta.name for node in ir.nodes for meta in node.outputs]
+    advice = "Capture a run of this program: torch-ir run FILE --capture PATH."
+    told = "golden has no value that a node of the program makes; it has"
+    renamed = {f"{name}_of_mine": captured.values[name] for name in made}
+    first = [f"{name}_of_mine" for name in made[:4]]
+    for values, message in (
+        (
+            renamed,
+            f"{told} {', '.join(first)}, ...",
+        ),
+        ({"!": inputs[0]}, f"{told} !"),
+    ):
+        golden = replace(captured, values=values)
+        with pytest.raises(InvalidIRError) as caught:
+            compare(ir, weights, inputs, **{side: golden})
+        assert caught.value.message == message
+        assert caught.value.remedy.startswith(advice)
+    assert caught.value.remedy == advice
+
+
+def test_the_closest_captured_name_is_told():
+    ir = parse(RELU)
+    golden = capture(compile_graph(ir, {}), [torch.ones(2)])
+    renamed = replace(golden, values={"relu_1": torch.ones(2)})
+    with pytest.raises(InvalidIRError) as caught:
+        compare(ir, {}, [torch.ones(2)], run=renamed)
+    assert str(caught.value) == (
+        "golden has no value that a node of the program makes; it has relu_1\n"
+        "Capture a run of this program: torch-ir run FILE --capture PATH. "
+        "For %relu: did you mean relu_1?"
+    )
+
+
+def test_a_runner_without_delegates_is_refused():
+    ir = parse(RELU)
+    with pytest.raises(InvalidIRError) as caught:
+        compare(ir, {}, [torch.ones(2)], run=compile_for(ir, {}, backend=TakesNothing()))
+    assert str(caught.value) == (
+        "the runner has no delegates: torch runs the whole program\n"
+        "torch_ir.support(ir, backend) says why it takes nothing. To compare torch's own kernels, "
+        'give "aten".'
     )

@@ -153,6 +153,33 @@ def _require_captured_inputs(given: Tensors, *sources: AnySource) -> None:
                 )
 
 
+def _require_captured_values(program: IR, *sources: AnySource) -> None:
+    """Refuse captured values of which the program has none: they are of another, or are weights.
+
+    Raises:
+        InvalidIRError: No node makes a value of a name that was captured.
+    """
+    made = [meta.name for node in program.nodes for meta in node.outputs]
+    for golden in sources:
+        names = list(golden.values) if isinstance(golden, GoldenSource) else []
+        if not names or not made or not set(names).isdisjoint(made):
+            continue
+        hints = ((name, did_you_mean(name, names)) for name in made[:_LOOKED_AT])
+        near = next(
+            (f" For %{name}: {hint[0].lower()}{hint[1:]}" for name, hint in hints if hint), ""
+        )
+        rest = ", ..." if len(names) > _SHOWN else ""
+        raise InvalidIRError(
+            f"{golden.name} has no value that a node of the program makes; it has "
+            f"{', '.join(names[:_SHOWN])}{rest}",
+            remedy=f"Capture a run of this program: torch-ir run FILE --capture PATH.{near}",
+        )
+
+
+_SHOWN, _LOOKED_AT = 4, 20
+"""How many names an error shows, and for how many the closest is looked for."""
+
+
 def _save(found: tuple[IR, Tensors], folder: Path) -> None:
     from safetensors.torch import save
 
@@ -238,6 +265,7 @@ class Pair:
         known = check_inputs(self.program, inputs, torch.device("cpu"), symbols)
         given = dict(zip(self.program.input_names, copied(inputs), strict=True))
         _require_captured_inputs(given, self.judged, self.other)
+        _require_captured_values(self.program, self.judged, self.other)
         exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}
         feed = feeding(self.other, self.program)
         kept, self.kept = self.kept, Kept()  # of these inputs
