@@ -310,7 +310,11 @@ def test_passes_of_a_package_that_cannot_be_made_are_its_fault(net, tmp_path):
     for name, reason in (
         ("abstract", "'abstract' cannot be made: TypeError: Can't instantiate abstract class"),
         ("eager", "'eager' cannot be made: TypeError: Eager.__init__() missing"),
-        ("ghost", "'ghost' of broken:Ghost cannot be loaded: module 'broken' has no attribute"),
+        (
+            "ghost",
+            "'ghost' of broken:Ghost (acme-npu) cannot be loaded: AttributeError: "
+            "module 'broken' has no attribute 'Ghost'\n",
+        ),
     ):
         status, _, err = run(first, "", "opt", net, "-p", name)
         assert status == 1

@@ -234,7 +234,7 @@ def test_installed_packages_offer_backends(monkeypatch):
         torch_ir.compile(ir, {}, backend="absent")
     assert str(caught.value) == (
         "the backend 'absent' of no_such_package:make cannot be loaded: "
-        "No module named 'no_such_package'"
+        "ModuleNotFoundError: No module named 'no_such_package'"
     )
     assert callable(torch_ir.compile(ir, model.state_dict(), backend="loaded"))
 

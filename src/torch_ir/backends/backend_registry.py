@@ -24,6 +24,7 @@ from torch_ir.ops.extensions import (
     claim_names,
     forget_extension,
     load_with_operators,
+    not_loaded,
     note_extension,
     points_of,
 )
@@ -216,11 +217,7 @@ def find_backend(name: str) -> Backend:
     if name in _REGISTERED:
         return instance_of(_REGISTERED[name], f"the backend {name!r}")
     installed = points_of(GROUP)[name]
-    with raised_as(
-        lambda error: ExecutionError(
-            f"the backend {name!r} of {installed.value} cannot be loaded: {error}"
-        )
-    ):
+    with raised_as(lambda error: not_loaded(installed, "backend", error, ExecutionError)):
         found = load_with_operators(installed)
     return _require_backend(instance_of(found, f"the backend {name!r}"), f"the backend {name!r}")
 

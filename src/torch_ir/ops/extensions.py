@@ -14,7 +14,14 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from torch_ir.errors import InvalidIRError, as_error, did_you_mean, first_line, raised_as
+from torch_ir.errors import (
+    InvalidIRError,
+    TorchIRError,
+    as_error,
+    did_you_mean,
+    first_line,
+    raised_as,
+)
 
 OPERATORS = "torch_ir.operators"
 """The group whose entry points name, for a namespace, the module that registers its operators."""
@@ -179,22 +186,32 @@ def load_with_operators(point: EntryPoint) -> Any:
     return point.load()
 
 
+T = TypeVar("T")
+E = TypeVar("E", bound=TorchIRError)
+
+
+def not_loaded(point: EntryPoint, noun: str, error: Exception, kind: type[E]) -> E:
+    """Return the error about an entry point that cannot be loaded; it names the package.
+
+    Args:
+        point: The entry point.
+        noun: What it should name.
+        error: What loading it raised.
+        kind: The class of the error.
+    """
+    is_own = isinstance(error, TorchIRError)
+    reason = str(error) if is_own else f"{type(error).__name__}: {first_line(error)}"
+    return kind(f"the {noun} {point.name!r} of {_described(point)} cannot be loaded: {reason}")
+
+
 @lru_cache(maxsize=1024)
 def _imported(group: str, namespace: str, _path: tuple[str, ...]) -> bool:
     point = points_of(group).get(namespace)
     if point is None:
         return False
-    with raised_as(
-        lambda error: InvalidIRError(
-            f"the operators {namespace!r} of {_described(point)} cannot be loaded: "
-            f"{type(error).__name__}: {first_line(error)}"
-        )
-    ):
+    with raised_as(lambda error: not_loaded(point, "operators", error, InvalidIRError)):
         import_module(point.value.partition(":")[0])
     return True
-
-
-T = TypeVar("T")
 
 
 class Registry(Generic[T]):
@@ -260,12 +277,7 @@ class Registry(Generic[T]):
             known = sorted({*self.own, *self.names()})
             hint = did_you_mean(name, known) or f"There is {', '.join(known)}."
             raise InvalidIRError(f"there is no {self.noun} {name!r}", remedy=hint)
-        with raised_as(
-            lambda error: InvalidIRError(
-                f"the {self.noun} {name!r} of {_described(point)} cannot be loaded: "
-                f"{type(error).__name__}: {first_line(error)}"
-            )
-        ):
+        with raised_as(lambda error: not_loaded(point, self.noun, error, InvalidIRError)):
             loaded: Any = point.load()
         fault = _unfit(point, loaded)
         if fault:

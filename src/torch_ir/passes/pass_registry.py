@@ -15,6 +15,7 @@ from torch_ir.ops.extensions import (
     claim_names,
     forget_extension,
     load_with_operators,
+    not_loaded,
     note_extension,
     points_of,
 )
@@ -208,11 +209,7 @@ def _class_of(name: str) -> type[Pass]:
         return getattr(module_with_torch(module, f"the pass {name!r}"), attribute)
     require_pass_name(name)
     point = points_of(GROUP)[name]
-    with raised_as(
-        lambda error: PassError(
-            f"the pass {name!r} of {point.value} cannot be loaded: {first_line(error)}"
-        )
-    ):
+    with raised_as(lambda error: not_loaded(point, "pass", error, PassError)):
         loaded = load_with_operators(point)
     return _require_pass(loaded, name)
 
