@@ -29,6 +29,7 @@ from torch_ir.ir.queries import (
     kept_values,
     last_uses,
     live_out,
+    storage_ends,
 )
 from torch_ir.passes.cutting import blocked_cuts, is_border
 from torch_ir.passes.inline import inline_functions
@@ -321,10 +322,8 @@ def _values_bytes(ir: IR) -> int:
     sizes = {meta.name: meta.nbytes or 0 for node in ir.nodes for meta in node.outputs}
     sizes |= {meta.name: meta.nbytes or 0 for meta in ir.graph_inputs}
     births = {meta.name: step for step, node in enumerate(ir.nodes) for meta in node.outputs}
-    deaths: dict[str, int] = {}
-    for name, position in last_uses(ir.nodes, ir.output_names).items():
-        for root in ir.aliases.roots(name):
-            deaths[root] = max(position, deaths.get(root, 0))
+    last = last_uses(ir.nodes, ir.output_names)
+    deaths = storage_ends(last, {name: ir.aliases.roots(name) for name in last})
     return most_at_once(
         Piece(name, size, births.get(name, 0), deaths.get(name, 0))
         for name, size in sizes.items()

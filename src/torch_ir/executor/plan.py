@@ -15,7 +15,13 @@ from torch_ir.infer.dispatch import PythonBinding
 from torch_ir.infer.meta import MetaResult
 from torch_ir.ir import IR, FrozenDict
 from torch_ir.ir.aliases import declared_sources
-from torch_ir.ir.queries import external_keys, kept_values
+from torch_ir.ir.queries import (
+    dead_after,
+    external_keys,
+    kept_values,
+    last_uses,
+    storage_ends,
+)
 from torch_ir.ops.aliases import Sharing
 from torch_ir.ops.effects import never_writes
 from torch_ir.ops.rules import allowances, judged
@@ -126,27 +132,25 @@ def make_plan(
         on_cpu: Whether all runs there; kernels of a GPU take a number in double precision.
     """
     roots, pinned = _roots(ir, calls, outcomes)
-    last = _last_uses(ir, calls)
-    dead: list[list[str]] = [[] for _ in calls]
-    for name, position in last.items():
-        if position is not None:
-            dead[position].append(name)
-    groups = {**_last_use_of_storage(roots, last), **dict.fromkeys(pinned)}
+    kept = kept_values(ir)
+    ends = storage_ends(last_uses(ir.nodes, kept), roots) | dict.fromkeys(pinned, len(calls))
+    dead = dead_after(ir.nodes, kept)
     external = ir.external_values()
     given = {*ir.input_names, *external}
     steps: list[Step] = []
     for position, (call, found, bound) in enumerate(zip(calls, outcomes, symbols, strict=True)):
         binding = None if found is None else found.binding
-        reused = reuse and _may_reuse(call, found, position, roots, groups, given)
+        reused = reuse and _may_reuse(call, found, position, roots, ends, given)
         in_place = found.in_place if reused and found is not None else None
         scalar = _scalar(found) if reuse and on_cpu else None
         count = None if found is None or found.kind != "ok" else len(found.results)
-        steps.append(Step(call, binding, in_place, scalar, count, tuple(dead[position]), bound))
+        done = tuple([name for name in dead.get(call.node.name, ()) if name not in given])
+        steps.append(Step(call, binding, in_place, scalar, count, done, bound))
     written = [_written(ir, call, roots) for call in calls]
     writes = tuple(_writes(ir, roots, pinned | given, is_functional=not any(written)))
     state = [i for i, names in enumerate(written) if names & external.keys()]
-    kept = {m.target: None for m in ir.mutations if m.target in external}
-    used = {*kept_values(ir), *(m.target for m in ir.mutations)}
+    updated = {m.target: None for m in ir.mutations if m.target in external}
+    used = {*kept, *(m.target for m in ir.mutations)}
     used.update(read.name for call in calls for read in call.reads)
     return Plan(
         ir,
@@ -157,7 +161,7 @@ def make_plan(
         is_private=not (writes or any(names & (given | {UNKNOWN}) for names in written))
         and _outputs_are_apart(ir, roots),
         copied_outputs=frozenset(
-            [m.name for m in ir.graph_outputs if roots[m.name] & kept.keys()]
+            [m.name for m in ir.graph_outputs if roots[m.name] & updated.keys()]
         ),
         writes_inside=any(written),
         first_state_write=state[0] if state else None,
@@ -276,36 +280,12 @@ def _writes(
 # -- life -----------------------------------------------------------------------------------------
 
 
-def _last_uses(ir: IR, calls: Sequence[BoundCall]) -> dict[str, int | None]:
-    """The position after which nothing reads a value that a node makes; None for what is kept."""
-    last: dict[str, int | None] = {}
-    for position, call in enumerate(calls):
-        for read in call.reads:
-            if read.name in last:
-                last[read.name] = position
-        for meta in call.node.outputs:
-            last[meta.name] = position
-    return last | dict.fromkeys(kept_values(ir) & last.keys())
-
-
-def _last_use_of_storage(
-    roots: Mapping[str, Roots], last: Mapping[str, int | None]
-) -> dict[str, int | None]:
-    """The same for each storage: the last use of any value that may have it."""
-    uses: dict[str, int | None] = {}
-    for name, position in last.items():
-        for root in roots[name]:
-            before = uses.get(root, -1)
-            uses[root] = None if before is None or position is None else max(before, position)
-    return uses
-
-
 def _may_reuse(
     call: BoundCall,
     found: MetaResult | None,
     position: int,
     roots: Mapping[str, Roots],
-    last_use_of_storage: Mapping[str, int | None],
+    ends: Mapping[str, int],
     given: Set[str],
 ) -> bool:
     """Whether the first argument's storage is fresh, dies here, and nothing else here has it.
@@ -319,6 +299,4 @@ def _may_reuse(
     if len(own) != 1 or own & given:
         return False
     (storage,) = own
-    if last_use_of_storage[storage] != position:
-        return False
-    return not any(roots[name] & own for name in others)
+    return ends[storage] == position and not any(roots[name] & own for name in others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -309,6 +309,20 @@ def last_uses(nodes: Sequence[OpNode], keep: Iterable[str]) -> dict[str, int]:
     """
     last = {m.name: i for i, n in enumerate(nodes) for m in (*n.outputs, *n.inputs)}
     return last | dict.fromkeys(keep, len(nodes))
+
+
+def storage_ends(last: Mapping[str, int], roots: Mapping[str, Set[str]]) -> dict[str, int]:
+    """Return the last use of each storage: that of the last value which may have it.
+
+    Args:
+        last: The last use of each value.
+        roots: The storages that each value may have.
+    """
+    ends: dict[str, int] = {}
+    for name, position in last.items():
+        for root in roots[name]:
+            ends[root] = max(position, ends.get(root, 0))
+    return ends
 
 
 def dead_after(nodes: Sequence[OpNode], keep: Iterable[str]) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
 from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import layer_path
 from torch_ir.ir.node import module_of
-from torch_ir.ir.queries import every_value
+from torch_ir.ir.queries import every_value, last_uses
 from torch_ir.passes.cutting.parts import CutPart, program_of
 
 
@@ -125,10 +125,7 @@ def is_border(ir: IR, start: int) -> bool:
 
 def _chain(ir: IR, ends: Sequence[int]) -> tuple[IR, ...]:
     metas = every_value(ir)
-    last_use = {name: len(ir.nodes) for name in ir.output_names}
-    for position, node in enumerate(ir.nodes):
-        for meta in node.inputs:
-            last_use[meta.name] = max(last_use.get(meta.name, 0), position)
+    last_use = last_uses(ir.nodes, ir.output_names)
     own = set(ir.external_values())
     taken = [*ir.input_names]
     stages: list[IR] = []
