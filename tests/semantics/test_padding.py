@@ -61,9 +61,9 @@ def test_what_torch_refuses() -> None:
         "an axis of 5 goes not around 6 and 0"
     )
     assert refused("aten.pad.default", values, [0, -6]) == (
-        "an axis of 5 cannot be padded by 0 and -6"
+        "padding [0, -6] leaves less than 0 of [2, 3, 5]"
     )
-    assert refused("aten.pad.default", values, [1]) == "padding [1] does not pair with 3 axes"
+    assert refused("aten.pad.default", values, [1]) == "padding [1] is not for 3 dimensions"
     assert refused("aten.pad.default", values, [1, 1], "mirror") == (
         "no padding mode is called 'mirror'\n    Use ['reflect', 'replicate', 'circular']."
     ).replace("    Use", "Use")

@@ -9,12 +9,12 @@ Source: torch.nn.functional.pad and its modes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import Array, rounded
+from torch_ir.semantics.dtypes import Array
+from torch_ir.semantics.operators.joining import constant_pad_nd
 from torch_ir.semantics.registry import denotes
 
 Rule = Callable[[Array, int], Array]
@@ -91,7 +91,7 @@ def pad_circular(self: Array, pad: Sequence[int]) -> Array:
 
     What negative numbers take away is taken away first.
     """
-    values = _with_constant(self, [min(number, 0) for number in pad], 0)
+    values = constant_pad_nd(self, [min(number, 0) for number in pad])
     for axis, before, after in _ends(pad, self.ndim):
         if max(before, after) > self.shape[axis]:
             size = self.shape[axis]
@@ -108,7 +108,7 @@ def pad(
 ) -> Array:
     """Pad with a number ("constant", 0 if None), or as one of the functions above."""
     if mode == "constant":
-        return _with_constant(self, pad, 0 if value is None else value)
+        return constant_pad_nd(self, pad, 0 if value is None else value)
     rules: dict[str, Callable[[Array, Sequence[int]], Array]] = {
         "reflect": reflection_pad,
         "replicate": replication_pad,
@@ -117,23 +117,3 @@ def pad(
     if mode not in rules:
         raise InvalidIRError(f"no padding mode is called {mode!r}", remedy=f"Use {list(rules)}.")
     return rules[mode](self, pad)
-
-
-def _with_constant(values: Array, padding: Sequence[int], value: Any) -> Array:
-    fill = rounded(value, values.dtype)
-    for axis, before, after in _ends(padding, values.ndim):
-        if before + values.shape[axis] + after < 0:
-            size = values.shape[axis]
-            raise InvalidIRError(f"an axis of {size} cannot be padded by {before} and {after}")
-        positions = np.arange(-before, values.shape[axis] + after)
-        inside = (positions >= 0) & (positions < values.shape[axis])
-        shape = [1] * values.ndim
-        shape[axis] = len(positions)
-        if not inside.any():
-            whole = [*values.shape]
-            whole[axis] = len(positions)
-            values = np.full(whole, fill, values.dtype)
-            continue
-        moved = values.take(np.where(inside, positions, 0), axis)
-        values = np.where(inside.reshape(shape), moved, fill)
-    return values
