@@ -129,6 +129,12 @@ def symbols_in(metas: Iterable[TensorMeta]) -> frozenset[str]:
     return _symbols([dim for meta in metas for dim in meta.shape])
 
 
+def result_symbols(nodes: Iterable[OpNode]) -> frozenset[str]:
+    """Return the symbols that nodes bind, and those in the shapes of their results."""
+    found = [(node.binds, symbols_in(node.outputs)) for node in nodes]
+    return frozenset[str]().union(*[symbols for pair in found for symbols in pair])
+
+
 def positions(ir: IR) -> Mapping[str, int]:
     """Return the place of each node in the order of the graph, by the node's name."""
     order = ((node.name, place) for place, node in enumerate(ir.nodes))
@@ -334,13 +340,36 @@ def dead_after(nodes: Sequence[OpNode], keep: Iterable[str]) -> dict[str, list[s
     return dead
 
 
-def live_out(ir: IR, nodes: Sequence[OpNode]) -> list[TensorMeta]:
-    """Return what some nodes make that others read, or that lives on when the program ends."""
+def nodes_behind(
+    ir: IR, values: Iterable[str], known: Collection[str] = frozenset()
+) -> list[OpNode]:
+    """Return the nodes that values need, in order; what is known needs none where it is read."""
+    found: set[str] = set()
+    wanted = [*values]
+    while wanted:
+        node = ir.producers.get(wanted.pop())
+        if node is not None and node.name not in found:
+            found.add(node.name)
+            wanted += [meta.name for meta in node.inputs if meta.name not in known]
+    return [ir.nodes[place] for place in sorted(positions(ir)[name] for name in found)]
+
+
+def live_out(ir: IR, nodes: Sequence[OpNode], *, unread: bool = False) -> list[TensorMeta]:
+    """Return what some nodes make that others read, or that lives on when the program ends.
+
+    Args:
+        ir: The program.
+        nodes: Some of its nodes.
+        unread: Whether to return what nothing reads as well.
+    """
     own = {node.name for node in nodes}
     kept = kept_values(ir)
 
     def is_live(name: str) -> bool:
-        return name in kept or any(user.name not in own for user in ir.users.get(name, ()))
+        users = ir.users.get(name, ())
+        return (
+            name in kept or any(user.name not in own for user in users) or (unread and not users)
+        )
 
     return [meta for node in nodes for meta in node.outputs if is_live(meta.name)]
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import torch
 
 from torch_ir.backends.delegating import DelegatingExecutor
-from torch_ir.debug.comparing.alignment import nodes_for
 from torch_ir.debug.comparing.isolation import Feed, Found, region_faults
 from torch_ir.debug.comparing.judgment import PartFault
 from torch_ir.debug.comparing.sources import (
@@ -28,6 +27,7 @@ from torch_ir.executor.autograd.differentiable import is_differentiable
 from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
+from torch_ir.ir.queries import nodes_behind
 
 Tensors = Mapping[str, torch.Tensor]
 MAX_BYTES, MAX_NODES = 64 << 20, 400
@@ -66,7 +66,7 @@ def accumulated(feed: Feed, judged: AnySource, externals: Externals) -> tuple[li
     shown = [m for n in program.nodes for m in n.outputs if m.name in made and feed.has(m.name)]
     if not shown:
         return [], "nothing shows its values"
-    feed.covered |= nodes_for(program, [meta.name for meta in shown])
+    feed.covered |= {node.name for node in nodes_behind(program, [meta.name for meta in shown])}
     feed.program = chosen = _with_choices(program, made, feed.values)
     body = part_of(chosen, chosen.nodes, shown)
     try:

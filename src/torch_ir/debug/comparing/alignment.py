@@ -10,12 +10,12 @@ import torch
 
 from torch_ir.debug.comparing.isolation import Feed, Found
 from torch_ir.debug.comparing.judgment import PartFault
-from torch_ir.debug.comparing.regions import AlignedRegions, OwnValues, back, calls_and_names
+from torch_ir.debug.comparing.regions import AlignedRegions, OwnValues, calls_and_names
 from torch_ir.debug.comparing.sources import Externals
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.queries import external_keys, kept_values
+from torch_ir.ir.queries import external_keys, kept_values, nodes_behind
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.requirements import is_functional
@@ -76,7 +76,7 @@ class _Alignment:
                 state.keep(state.known(node))
                 state.covered.add(node.name)
             if shown:
-                own = back(self.program, shown[0].name, self.seen)
+                own = nodes_behind(self.program, [shown[0].name], self.seen)
                 pairs = [(meta, self.there[meta.name]) for meta in shown]
                 found = list(self._regions.faults(own, pairs))
                 yield from found
@@ -93,7 +93,8 @@ class _Alignment:
             if meta is None:
                 yield from self._added(there)
                 continue
-            own = back(self.program, meta.name, self.seen) or list(self.program.nodes[-1:])
+            own = nodes_behind(self.program, [meta.name], self.seen)
+            own = own or list(self.program.nodes[-1:])
             if not self.state.has(meta.name):
                 continue
             if there is None:
@@ -196,21 +197,10 @@ def _exits(ir: IR) -> dict[tuple[str, ...], list[TensorMeta]]:
 
 def _cover_the_rest(state: Feed) -> None:
     """What no result needs is lost nowhere."""
-    needed = nodes_for(state.program)
-    for node in state.program.nodes:
+    program = state.program
+    needed = {node.name for node in nodes_behind(program, kept_values(program))}
+    for node in program.nodes:
         if node.name not in needed:
             state.covered.add(node.name)
         elif node.name not in state.compared and node.name not in state.covered:
             state.reasons.setdefault(node.name, "the lowered program has no value of it")
-
-
-def nodes_for(program: IR, names: Iterable[str] | None = None) -> set[str]:
-    """Return the names of the nodes that values need; what the program gives if none are named."""
-    needed: set[str] = set()
-    wanted = [*(kept_values(program) if names is None else names)]
-    while wanted:
-        node = program.producers.get(wanted.pop())
-        if node is not None and node.name not in needed:
-            needed.add(node.name)
-            wanted += [meta.name for meta in node.inputs]
-    return needed

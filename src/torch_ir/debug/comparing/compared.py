@@ -12,7 +12,7 @@ import torch
 
 from torch_ir.arguments import public
 from torch_ir.debug.comparing.accumulation import accumulated
-from torch_ir.debug.comparing.alignment import aligned_regions, nodes_for
+from torch_ir.debug.comparing.alignment import aligned_regions
 from torch_ir.debug.comparing.comparison import Comparison, FeedMode, NodeDivergence
 from torch_ir.debug.comparing.feeding import OwnKernels, feeding, parts_of
 from torch_ir.debug.comparing.golden import replayed
@@ -39,7 +39,14 @@ from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
-from torch_ir.ir.queries import live_out, op_types, positions, require_symbols
+from torch_ir.ir.queries import (
+    kept_values,
+    live_out,
+    nodes_behind,
+    op_types,
+    positions,
+    require_symbols,
+)
 from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import without_writes
@@ -290,7 +297,8 @@ class Pair:
             self.later += [self._divergence(item, "accumulated", number) for item in later]
             self.whole_run = self.whole_run or why
             if self.mode == "accumulated":
-                hidden = nodes_for(self.program) - feed.covered
+                needed = nodes_behind(self.program, kept_values(self.program))
+                hidden = {node.name for node in needed} - feed.covered
                 names = {node.name for node in self.program.nodes}
                 state.reasons |= dict.fromkeys(names if why else hidden, why or "nothing shows it")
                 state.covered |= set() if why else names - hidden

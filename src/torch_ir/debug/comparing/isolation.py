@@ -375,7 +375,8 @@ class Unit:
             for node in self.nodes:
                 state.reasons.setdefault(node.name, "its part raised")
             nodes = self._smallest(self.nodes, values) or self.nodes
-            results = self._run(nodes, self._live(nodes), values)
+            live = live_out(state.program, nodes, unread=True)
+            results = self._run(nodes, live, values)
             return [self._raised(nodes, results if isinstance(results, Exception) else whole)]
         faults = region_faults(state, self.nodes, returned, values, self.known, whole)
         if unseen:
@@ -460,19 +461,12 @@ class Unit:
 
     def _faults(self, nodes: Sequence[OpNode], values: Values) -> list[Found] | str:
         """What is wrong with some nodes run together, or why they cannot be judged."""
-        returned = self._live(nodes)
+        returned = live_out(self.state.program, nodes, unread=True)
         results = self._run(nodes, returned, values)
         if isinstance(results, Exception):
             return [self._raised(nodes, results)]
         faults = region_faults(self.state, nodes, returned, values, self.known, results)
         return faults if isinstance(faults, str) else [Found(tuple(nodes), f) for f in faults]
-
-    def _live(self, nodes: Sequence[OpNode]) -> list[TensorMeta]:
-        """What anything outside of some nodes reads of them, and what nothing reads."""
-        program = self.state.program
-        live = {meta.name for meta in live_out(program, nodes)}
-        made = [meta for node in nodes for meta in node.outputs]
-        return [meta for meta in made if meta.name in live or meta.name not in program.users]
 
     def _run(
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], values: Values

@@ -27,7 +27,7 @@ from torch_ir.debug.reference.denotation import Meaning, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.queries import kept_values, last_uses, positions, symbol_makers
+from torch_ir.ir.queries import kept_values, last_uses, nodes_behind, positions, symbol_makers
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.dtypes import Array
@@ -244,7 +244,7 @@ class AlignedRegions:
         """Judge results of one node, which both programs have."""
         state, names = self.state, {node.name for node in own}
         results = [
-            _Result(meta, there, back(self.lowered, there.name, self.given))
+            _Result(meta, there, nodes_behind(self.lowered, [there.name], self.given))
             for meta, there in pairs
         ]
         known: Tensors = state.values
@@ -382,20 +382,6 @@ def calls_and_names(node: OpNode) -> set[str]:
     """What a node is made of, and the calls around it: ``a.b`` is a node of what ``a`` calls."""
     parts = [name.split(".") for name in node.made_of]
     return {".".join(names[:end]) for names in parts for end in range(1, len(names) + 1)}
-
-
-def back(ir: IR, name: str, known: Set[str]) -> list[OpNode]:
-    """The nodes that a value needs and that known values do not cut off, in program order."""
-    found: set[str] = set()
-    wanted = [name]
-    while wanted:
-        value = wanted.pop()
-        node = ir.producers.get(value)
-        if node is None or node.name in found or (value in known and value != name):
-            continue
-        found.add(node.name)
-        wanted += [meta.name for meta in node.inputs]
-    return _in_order(ir, found)
 
 
 def _in_order(ir: IR, names: Set[str]) -> list[OpNode]:

@@ -23,7 +23,7 @@ from torch_ir.errors import TorchIRError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.builder import subgraph
-from torch_ir.ir.queries import every_value, given_values
+from torch_ir.ir.queries import every_value, given_values, nodes_behind
 from torch_ir.ops.choices import leaves_order_open
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array
@@ -157,16 +157,12 @@ def _between(ir: IR, inputs: Sequence[TensorMeta], results: Sequence[TensorMeta]
     if any(m.name not in known or _type(known[m.name]) != _type(m) for m in wanted):
         return []
     given, needed = {meta.name for meta in inputs}, {meta.name for meta in results}
-    nodes: list[OpNode] = []
-    for node in reversed(ir.nodes):
-        if needed.isdisjoint(meta.name for meta in node.outputs):
-            continue
-        if node.functions or node.binds or leaves_order_open(node.op_type, node.attrs):
-            return []
-        nodes.append(node)
-        needed |= {meta.name for meta in node.inputs} - given
+    nodes = nodes_behind(ir, needed, given)
+    if any(n.functions or n.binds or leaves_order_open(n.op_type, n.attrs) for n in nodes):
+        return []
+    needed |= {meta.name for node in nodes for meta in node.inputs} - given
     is_open = not needed.isdisjoint((*ir.input_names, *ir.external_values()))
-    return [] if is_open else nodes[::-1]
+    return [] if is_open else nodes
 
 
 def _type(meta: TensorMeta) -> tuple[object, str]:

@@ -6,7 +6,7 @@ of ``f32[s0]`` may be called with ``f32[4]`` and with ``f32[2*s1]``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from torch_ir.ir.diagnostics import Diagnostic
 from torch_ir.ir.expressions import kind_of, renamed, solve_linear
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import signature_of
+from torch_ir.ir.queries import result_symbols, signature_of
 from torch_ir.ir.symbols import Dim, SymExpr, as_dim
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import Tree, ValueLeaf, leaves
@@ -431,16 +431,7 @@ class _Fresh:
     def _known(self) -> frozenset[str]:
         """The symbols of the caller that have values before the call."""
         before = takewhile(lambda node: node is not self._call.node, self._call.caller.nodes)
-        return self._call.caller.given_symbols | _bound_by(before)
-
-
-def _bound_by(nodes: Iterable[OpNode]) -> frozenset[str]:
-    """The symbols in the results of nodes."""
-    found: set[str] = set()
-    for node in nodes:
-        found.update(node.binds)
-        found.update(s for meta in node.outputs for d in meta.shape for s in attribute_symbols(d))
-    return frozenset(found)
+        return self._call.caller.given_symbols | result_symbols(before)
 
 
 def _with_found(body: IR, bound: _Bound) -> tuple[_Bound, frozenset[str]]:
@@ -448,7 +439,7 @@ def _with_found(body: IR, bound: _Bound) -> tuple[_Bound, frozenset[str]]:
 
     They are renamed where a symbol of the caller has their name.
     """
-    own = _bound_by(body.nodes) - body.given_symbols - bound.keys()
+    own = result_symbols(body.nodes) - body.given_symbols - bound.keys()
     taken = {symbol for value in bound.values() for symbol in attribute_symbols(value)}
     names = {name: f"{name}_of_function" if name in taken else name for name in own}
     return {**bound, **{k: SymExpr(v) for k, v in names.items()}}, frozenset(names.values())

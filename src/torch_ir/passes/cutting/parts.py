@@ -17,12 +17,12 @@ from torch_ir.ir.node import module_of
 from torch_ir.ir.queries import (
     every_value,
     externals_of,
-    kept_values,
+    live_out,
     shown_symbols,
     symbols_in,
     tables_for,
 )
-from torch_ir.ir.values import attribute_leaves
+from torch_ir.ir.values import attribute_symbols
 
 
 def cut_part(
@@ -152,23 +152,15 @@ def _by_nodes(ir: IR, names: Sequence[str]) -> CutPart:
     kept = {ir.node(name).name for name in names}
     nodes = tuple([node for node in ir.nodes if node.name in kept])
     made = {meta.name for node in nodes for meta in node.outputs}
-    used = kept_values(ir).union(m.name for n in ir.nodes if n.name not in kept for m in n.inputs)
     inside = {meta.name for node in nodes for meta in node.inputs}
-    returned = [
-        meta
-        for node in nodes
-        for meta in node.outputs
-        if meta.name in used or meta.name not in inside
-    ]
     outside = {m.name for n in ir.nodes for m in n.outputs} - made
     order = [m.name for n in ir.nodes for m in n.outputs if m.name in outside & inside]
-    return CutPart(nodes, tuple(order), tuple(returned))
+    return CutPart(nodes, tuple(order), tuple(live_out(ir, nodes, unread=True)))
 
 
 def _bound(node: OpNode) -> set[str]:
     """The symbols that a node gives their values."""
-    leaves = [leaf for value in node.attrs.values() for leaf in attribute_leaves(value)]
-    asked = {s for leaf in leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
+    asked = {symbol for value in node.attrs.values() for symbol in attribute_symbols(value)}
     return {*node.binds, *(shown_symbols(node.outputs) - symbols_in(node.inputs) - asked)}
 
 

@@ -19,7 +19,7 @@ from torch_ir.executor import IRExecutor, compile_graph
 from torch_ir.infer.generators import register_generator
 from torch_ir.ir import IR, OpNode, Signature, SymExpr
 from torch_ir.ir.builder import Names
-from torch_ir.ir.queries import symbols_in
+from torch_ir.ir.queries import result_symbols, symbols_in
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.traced.functional import (
     Functional,
@@ -298,8 +298,7 @@ def _require_numbers(program: Program) -> None:
     ir = program.ir
     if not ir.symbols or not ir.functions:
         return
-    made = {symbol for node in ir.nodes for symbol in node.binds}
-    made |= symbols_in(meta for node in ir.nodes for meta in node.outputs) | ir.given_symbols
+    made = result_symbols(ir.nodes) | ir.given_symbols
     used = {symbol for node in ir.nodes for symbol in node.symbols}
     used |= {s for leaf in program.leaves if isinstance(leaf, SymExpr) for s in leaf.symbols}
     if used - made:
@@ -335,5 +334,5 @@ def with_settled_sizes(ir: IR) -> IR:
                     name = names.beside(node.name, "settled")
                     op_type = "aten._assert_tensor_metadata.default"
                     nodes.append(OpNode(name, op_type, (meta,), (), attrs, {"a": 0}))
-        known.update(node.binds, symbols_in(node.outputs))
+        known |= result_symbols([node])
     return ir if len(nodes) == len(ir.nodes) else ir.replace(nodes=nodes)
