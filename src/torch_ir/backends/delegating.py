@@ -31,8 +31,7 @@ from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
 from torch_ir.ir.builder import Names, assertion, size_read
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.functionalization import functional_form
 from torch_ir.torch_api import MAX_GUARDS, constant_tensors, plain_guard
 from torch_ir.torch_modes import is_watched, untraced
 from torch_ir.weights import check_weights
@@ -97,7 +96,7 @@ class DelegatingExecutor(Uncopied):
     ):
         require_weights(ir, weights)
         self.source = ir
-        program = ir if is_functional(ir) else without_writes(ir)
+        program = functional_form(ir)
         backends = (backend,) if isinstance(backend, DelegateBackend) else tuple(backend)
         self._bind(assign(program, backends), weights, backends, constants)
 

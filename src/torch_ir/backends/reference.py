@@ -18,7 +18,7 @@ from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.queries import shown_writes
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import has_denotation
-from torch_ir.semantics.denote import Evaluation, require_denotations
+from torch_ir.semantics.denote import Evaluation, denote, require_denotations
 from torch_ir.semantics.dtypes import Array
 from torch_ir.torch_api import constant_tensor
 from torch_ir.torch_modes import untraced
@@ -130,10 +130,7 @@ class ReferenceParts(DelegateBackend):
             named = {**payload, **dict(zip(given, values, strict=False))}
             inputs = [named[meta.name] for meta in ir.graph_inputs]
             symbols = dict(zip(sizes, values[len(given) :], strict=True))
-            program = Evaluation(ir, {}, inputs, symbols=symbols)
-            for _ in program.run(keep=False):
-                pass
-            return [_tensor(program.tensor(meta.name)) for meta in ir.graph_outputs]
+            return list(map(_tensor, denote(ir, {}, inputs, symbols=symbols)))
 
         return run
 

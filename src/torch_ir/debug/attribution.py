@@ -18,8 +18,7 @@ from torch_ir.errors import InvalidIRError, counted
 from torch_ir.executor.inputs import check_inputs
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.functionalization import functional_form
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.tables import Rows, Shown, report_text, table
 
@@ -184,7 +183,7 @@ def attribute(
 
 def _functional(ir: IR) -> IR:
     ir = written_out(ir)
-    return ir if is_functional(ir) else without_writes(ir)
+    return functional_form(ir)
 
 
 def _to_measure(noise: Mapping[str, float], runs: Sequence[_Sample]) -> list[str]:

@@ -23,9 +23,8 @@ from torch_ir.ir.queries import op_types
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import ZEROED
 from torch_ir.passes.decomposition import decompose
-from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.functionalization import functional_form
 from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
-from torch_ir.passes.requirements import is_functional
 from torch_ir.passes.view_copies import with_views
 
 _DROPOUTS = frozenset(f"aten.{n}dropout.default" for n in ("", "feature_", "alpha_"))
@@ -44,7 +43,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
         nonfinite: Whether parts have to treat NaN and infinities as the whole does.
     """
     ir = written_out(ir)
-    program = remove_no_ops(ir if is_functional(ir) else without_writes(ir), _DROPOUTS)
+    program = remove_no_ops(functional_form(ir), _DROPOUTS)
     program = program.replace(
         nodes=[_zeroed(node) for node in program.nodes if not checks_recorded_type(node)]
     )

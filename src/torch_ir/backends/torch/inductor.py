@@ -19,8 +19,7 @@ from torch_ir.backends.torch.graph_module import uncallable
 from torch_ir.infer.preconditions.table import asks_for_values
 from torch_ir.infer.resolve import require_allowed
 from torch_ir.ir import IR, OpNode
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.functionalization import functional_form
 
 _NAMESPACES = ("aten", "prims")
 _WRITTEN_OUT = frozenset(
@@ -100,7 +99,7 @@ class Inductor(NativeBackend):
         require_allowed(ir)
         if options.settings.get("fallback", True) is False:
             self.require_no_grad(options)
-            found = assign(ir if is_functional(ir) else without_writes(ir), [self])
+            found = assign(functional_form(ir), [self])
             if found.left:
                 raise left_over(found, [self.name], "Use the backend 'aten'.")
         return super().__call__(ir, weights, options)

@@ -17,8 +17,7 @@ from torch_ir.errors import InvalidIRError, counted
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.queries import external_keys, kept_values, nodes_behind
 from torch_ir.passes.common_subexpressions import call_key, is_repeatable
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.functionalization import functional_form
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -35,7 +34,7 @@ def aligned_regions(state: Feed, lowered: IR, externals: Externals) -> Iterator[
     own, others = len(state.program.graph_inputs), len(lowered.graph_inputs)
     if own != others:
         raise InvalidIRError(f"the lowered program takes {counted(others, 'input')}, not {own}")
-    lowered = lowered if is_functional(lowered) else without_writes(lowered)
+    lowered = functional_form(lowered)
     return _Alignment(state, lowered, externals.of(lowered)).found()
 
 

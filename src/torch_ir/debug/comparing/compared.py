@@ -49,7 +49,7 @@ from torch_ir.ir.queries import (
 )
 from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
-from torch_ir.passes.functionalization import without_writes
+from torch_ir.passes.functionalization import functional_form
 from torch_ir.passes.requirements import is_functional
 from torch_ir.steps import steps
 
@@ -219,7 +219,7 @@ def _with_equal_names(ir: IR, written: IR, judged: AnySource) -> tuple[IR, AnySo
     pairs = zip(program.nodes, [node.name for node in written.nodes], strict=True)
     nodes = [node.replace(origins=() if node.name == name else (name,)) for node, name in pairs]
     program = program.replace(nodes=nodes)
-    return program if is_functional(program) else without_writes(program), judged
+    return functional_form(program), judged
 
 
 class Pair:

@@ -35,7 +35,7 @@ from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import dead_after, external_keys
 from torch_ir.passes.common_subexpressions import is_repeatable
-from torch_ir.semantics.denote import Evaluation
+from torch_ir.semantics.denote import denote
 from torch_ir.serde import load_ir
 from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.torch_api import constant_tensor, constant_tensors
@@ -134,11 +134,8 @@ class ReferenceSource:
         if isinstance(meaning, str):
             return TorchSource().call(body, values, symbols)
         inputs = [values[meta.name] for meta in body.graph_inputs]
-        evaluation = Evaluation(meaning.ir, {}, inputs, symbols=dict(symbols))
         with np.errstate(all="ignore"):
-            for _ in evaluation.run():
-                pass
-        made = [evaluation.tensor(meta.name) for meta in meaning.ir.graph_outputs]
+            made = denote(meaning.ir, {}, inputs, symbols=symbols)
         return [constant_tensor(Constant.from_numpy(array)) for array in made]
 
 

@@ -34,8 +34,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tree import leaves
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.functionalization import functional_form
 from torch_ir.torch_api import pytree
 
 One: TypeAlias = "str | DelegateBackend | type[DelegateBackend]"
@@ -206,7 +205,7 @@ class OpaqueRunner(DelegateBackend):
         symbols: Mapping[str, Number],
     ):
         ir = written_out(ir)
-        program = ir if is_functional(ir) else without_writes(ir)
+        program = functional_form(ir)
         reading = next((node for node in program.nodes if node.binds), None)
         if reading is not None:
             raise InvalidIRError(

@@ -34,6 +34,7 @@ from torch_ir.passes.functionalization.shown_writes import with_shown_writes
 from torch_ir.passes.functionalization.strided import from_wholes
 from torch_ir.passes.functionalization.writes import WritingNode
 from torch_ir.passes.functionalization.written_out import WRITTEN_OUT
+from torch_ir.passes.requirements import is_functional
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,15 @@ def without_writes(ir: IR) -> IR:
     result, _ = _functional(inline_scopes(ir), found, "")
     found.raise_if_any(PassError, f"{counted(len(found), 'node')} cannot be made functional")
     return eliminate_dead_code(result)
+
+
+def functional_form(ir: IR) -> IR:
+    """Return a program itself if no node of it writes; else as :func:`without_writes` does.
+
+    Raises:
+        PassError: Nodes write in a way that cannot be followed; all are listed.
+    """
+    return ir if is_functional(ir) else without_writes(ir)
 
 
 def _functional(ir: IR, found: Diagnostics, path: str) -> tuple[IR, tuple[str, ...]]:

@@ -15,8 +15,7 @@ from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.protocol import DelegateBackend
 from torch_ir.errors import InputError
 from torch_ir.ir import IR
-from torch_ir.passes.functionalization import without_writes
-from torch_ir.passes.requirements import is_functional
+from torch_ir.passes.functionalization import functional_form
 from torch_ir.traced.function import make_traced
 from torch_ir.traced.run.executors import Executor, executors_of
 
@@ -69,7 +68,7 @@ def _execute_ir(
         return compile_ir(ir, {})(*args)
     if not isinstance(first.backend, DelegateBackend) and (len(executors) == 1 or strict):
         return cast(Any, first.backend)(ir, {}, Options())(*args)
-    program = ir if is_functional(ir) else without_writes(ir)
+    program = functional_form(ir)
     until = next((i for i, e in enumerate(executors) if e.is_torch), len(executors))
     taking = executors[: 1 if strict else until]
     parts = [executor.parts for executor in taking if executor.parts is not None]
