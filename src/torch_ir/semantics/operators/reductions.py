@@ -11,7 +11,7 @@ Source: "Reduction Ops" in torch's documentation, and each function's page there
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -148,27 +148,23 @@ def count_nonzero(self: Array, dim: Dims = None) -> Array:
 # -- truth ----------------------------------------------------------------------------------------
 
 
-def _truth(self: Array, dim: Dims, keepdim: bool, every: bool) -> Array:
-    """Whether all or any elements along dimensions are not 0; over none, each by itself."""
-    axes = () if dim is not None and dim in ([], ()) else reduced_axes(dim, self.ndim)
-    reduce = np.all if every else np.any
-    found = np.asarray(reduce(self != 0, axis=axes, keepdims=keepdim))
-    return found.astype(self.dtype if self.dtype == np.uint8 else bool)
+def _declare_truth(name: str, reduce: Callable[..., Any]) -> None:
+    @denotes(
+        *[f"aten.{name}.{overload}" for overload in ("default", "dim", "dims")],
+        f"aten._is_{name}_true.default",
+    )
+    def truth(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
+        """Whether some (every) element is not 0; NaN is not. Of none: false (true).
+
+        Dtype bool, but uint8 for uint8. An empty list of dimensions reduces none.
+        """
+        axes = () if dim is not None and dim in ([], ()) else reduced_axes(dim, self.ndim)
+        found = np.asarray(reduce(self != 0, axis=axes, keepdims=keepdim))
+        return found.astype(self.dtype if self.dtype == np.uint8 else bool)
 
 
-@denotes("aten.any.default", "aten.any.dim", "aten.any.dims", "aten._is_any_true.default")
-def any_nonzero(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    """Whether some element is not 0; NaN is not. Of none: false.
-
-    Dtype bool, but uint8 for uint8. An empty list of dimensions reduces none.
-    """
-    return _truth(self, dim, keepdim, every=False)
-
-
-@denotes("aten.all.default", "aten.all.dim", "aten.all.dims", "aten._is_all_true.default")
-def all_nonzero(self: Array, dim: Dims = None, keepdim: bool = False) -> Array:
-    """Whether every element is not 0. Of none: true. Otherwise as ``any``."""
-    return _truth(self, dim, keepdim, every=True)
+_declare_truth("any", np.any)
+_declare_truth("all", np.all)
 
 
 # -- extremes -------------------------------------------------------------------------------------
@@ -208,22 +204,10 @@ def _extreme(self: Array, dim: Dims, keepdim: bool, largest: bool) -> Array:
     return rounded(reduce(_ordered(self), axis=axes, keepdims=keepdim), self.dtype)
 
 
-@denotes("aten.amax.default", "aten.max.default")
-def amax(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
-    """The largest element; NaN where there is one. Which of +0 and −0 it is, is undefined."""
-    return _extreme(self, dim, keepdim, largest=True)
-
-
-@denotes("aten.amin.default", "aten.min.default")
-def amin(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
-    """The smallest element; NaN where there is one. Otherwise as ``amax``."""
-    return _extreme(self, dim, keepdim, largest=False)
-
-
 @denotes("aten.aminmax.default", "aten._aminmax.default", "aten._aminmax.dim")
 def aminmax(self: Array, *, dim: int | None = None, keepdim: bool = False) -> tuple[Array, Array]:
     """The smallest and the largest element; see ``amax``."""
-    return amin(self, dim, keepdim), amax(self, dim, keepdim)
+    return _extreme(self, dim, keepdim, largest=False), _extreme(self, dim, keepdim, largest=True)
 
 
 def _value_and_place(self: Array, dim: int, keepdim: bool, largest: bool) -> tuple[Array, Array]:
@@ -237,46 +221,39 @@ def _value_and_place(self: Array, dim: int, keepdim: bool, largest: bool) -> tup
     return found.reshape(shape), places.reshape(shape)
 
 
-@denotes("aten.max.dim")
-def max_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    """Each line's largest element, and the first index where it stands (int64).
+def _declare_extremes(name: str, largest: bool) -> None:
+    @denotes(f"aten.a{name}.default", f"aten.{name}.default")
+    def value(self: Array, dim: Dims = (), keepdim: bool = False) -> Array:
+        """The largest (smallest) element; NaN where there is one.
 
-    A NaN counts as largest: the first one, if there is any.
-    """
-    return _value_and_place(self, dim, keepdim, largest=True)
+        Which of +0 and −0 it is, is undefined.
+        """
+        return _extreme(self, dim, keepdim, largest)
 
+    @denotes(f"aten.{name}.dim")
+    def in_lines(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
+        """Each line's largest (smallest) element, and the first index where it stands (int64).
 
-@denotes("aten.min.dim")
-def min_dim(self: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
-    """Each line's smallest element, and the first index where it stands (int64).
+        A NaN counts as largest (smallest): the first one, if there is any.
+        """
+        return _value_and_place(self, dim, keepdim, largest)
 
-    A NaN counts as smallest. Otherwise as ``max.dim``.
-    """
-    return _value_and_place(self, dim, keepdim, largest=False)
+    @denotes(f"aten.arg{name}.default")
+    def place(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        """The first index of the largest (smallest) element, a NaN being that; int64.
 
-
-def _place(self: Array, dim: int | None, keepdim: bool, largest: bool) -> Array:
-    if is_bool(self.dtype):
-        raise InvalidIRError("booleans have no place of an extreme")
-    if dim is not None:
-        return _value_and_place(self, dim, keepdim, largest)[1]
-    place = _value_and_place(self.reshape(-1), 0, False, largest)[1]
-    return place.reshape([1] * self.ndim) if keepdim else place
-
-
-@denotes("aten.argmax.default")
-def argmax(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """The first index of the largest element, a NaN being largest; int64.
-
-    Without ``dim``, the index among all elements row by row.
-    """
-    return _place(self, dim, keepdim, largest=True)
+        Without ``dim``, the index among all elements row by row.
+        """
+        if is_bool(self.dtype):
+            raise InvalidIRError("booleans have no place of an extreme")
+        if dim is not None:
+            return _value_and_place(self, dim, keepdim, largest)[1]
+        found = _value_and_place(self.reshape(-1), 0, False, largest)[1]
+        return found.reshape([1] * self.ndim) if keepdim else found
 
 
-@denotes("aten.argmin.default")
-def argmin(self: Array, dim: int | None = None, keepdim: bool = False) -> Array:
-    """The first index of the smallest element, a NaN being smallest; see ``argmax``."""
-    return _place(self, dim, keepdim, largest=False)
+_declare_extremes("max", largest=True)
+_declare_extremes("min", largest=False)
 
 
 # -- logarithm of sums ----------------------------------------------------------------------------

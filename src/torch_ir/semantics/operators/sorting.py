@@ -151,40 +151,29 @@ def _median(self: Array, dim: int, keepdim: bool, skip_nan: bool) -> Pair:
     return _chosen(self, places, place, keepdim)
 
 
-@denotes("aten.median.dim")
-def median_dim(self: Array, dim: int, keepdim: bool = False) -> Pair:
-    """Each line's median, of an even number of elements the lower; and its index (int64).
+def _declare_median(name: str, skip_nan: bool) -> None:
+    @denotes(f"aten.{name}.dim")
+    def in_lines(self: Array, dim: int, keepdim: bool = False) -> Pair:
+        """Each line's median, of an even number of elements the lower; and its index (int64).
 
-    NaN where there is one: the first.
-    """
-    return _median(self, dim, keepdim, skip_nan=False)
+        ``median`` is NaN where there is one: the first. ``nanmedian`` is that of what is not NaN;
+        of nothing, NaN.
+        """
+        return _median(self, dim, keepdim, skip_nan)
 
-
-@denotes("aten.nanmedian.dim")
-def nanmedian_dim(self: Array, dim: int, keepdim: bool = False) -> Pair:
-    """``median`` of what is not NaN; of nothing, NaN."""
-    return _median(self, dim, keepdim, skip_nan=True)
-
-
-def _median_of_all(self: Array, skip_nan: bool) -> Array:
-    if not self.size:
+    @denotes(f"aten.{name}.default")
+    def of_all(self: Array) -> Array:
+        """The median of all elements, as of a line; of none, NaN, or what a cast makes of it."""
+        if self.size:
+            return _median(self.reshape(-1), 0, False, skip_nan)[0]
         if self.dtype.kind in "iu":  # to which kernels cast a NaN, by way of an int32
             least = 0 if self.dtype.itemsize < 4 else np.iinfo(self.dtype).min
             return rounded(least, self.dtype)
         return np.asarray(np.nan).astype(self.dtype)  # which is True
-    return _median(self.reshape(-1), 0, False, skip_nan)[0]
 
 
-@denotes("aten.median.default")
-def median(self: Array) -> Array:
-    """The median of all elements; of none, NaN, or what a cast makes of it; see ``median.dim``."""
-    return _median_of_all(self, skip_nan=False)
-
-
-@denotes("aten.nanmedian.default")
-def nanmedian(self: Array) -> Array:
-    """The median of all elements that are not NaN; see ``median``."""
-    return _median_of_all(self, skip_nan=True)
+_declare_median("median", skip_nan=False)
+_declare_median("nanmedian", skip_nan=True)
 
 
 @denotes("aten.mode.default")

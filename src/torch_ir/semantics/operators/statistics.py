@@ -14,7 +14,7 @@ from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import reduced_axes
 from torch_ir.semantics.dtypes import Array, is_inexact, real_of, rounded, widened
 from torch_ir.semantics.operators.reductions import Dims, count, mean, wide_mean
-from torch_ir.semantics.registry import declare, denotes
+from torch_ir.semantics.registry import declare
 
 
 def wide_variance(
@@ -27,52 +27,30 @@ def wide_variance(
     return np.sum(squares, axis=axes, keepdims=keepdim) / freedom
 
 
-def _variance(self: Array, dim: Dims, correction: float | None, keepdim: bool) -> Array:
-    if not is_inexact(self.dtype):
-        raise InvalidIRError(f"{self.dtype} has no variance")
-    axes = reduced_axes(dim, self.ndim)
-    wide = widened(self)
-    return wide_variance(wide, axes, 1 if correction is None else correction, keepdim)
+def _declare(name: str, function: Callable[[Array], Array], meaning: str, details: str) -> None:
+    """Declare a function of the variance, alone and beside the mean."""
+
+    def measure(
+        self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    ) -> Array:
+        if not is_inexact(self.dtype):
+            raise InvalidIRError(f"{self.dtype} has no variance")
+        axes, less = reduced_axes(dim, self.ndim), 1 if correction is None else correction
+        variance = wide_variance(widened(self), axes, less, keepdim)
+        return rounded(function(variance), real_of(self.dtype))
+
+    def with_mean(
+        self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+    ) -> tuple[Array, Array]:
+        return measure(self, dim, correction=correction, keepdim=keepdim), mean(self, dim, keepdim)
+
+    declare(measure, details, f"aten.{name}.correction")
+    declare(with_mean, f"{meaning} and the mean; see ``{name}``.", f"aten.{name}_mean.correction")
+    _declare_unbiased(f"aten.{name}", measure, meaning)
+    _declare_unbiased(f"aten.{name}_mean", with_mean, f"{meaning} and the mean")
 
 
-@denotes("aten.var.correction")
-def var(
-    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> Array:
-    """``Σ |x − mean|² / max(n − correction, 0)``, correction 1 where absent.
-
-    Dtype: the operand's, the real one for complex. Where n ≤ correction the divisor is 0: the
-    result is inf, or NaN where all elements are equal or there is none. inf and NaN give NaN.
-    """
-    return rounded(_variance(self, dim, correction, keepdim), real_of(self.dtype))
-
-
-@denotes("aten.std.correction")
-def std(
-    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> Array:
-    """The square root of the variance, rounded once; see ``var``."""
-    root = np.sqrt(_variance(self, dim, correction, keepdim))
-    return rounded(root, real_of(self.dtype))
-
-
-@denotes("aten.var_mean.correction")
-def var_mean(
-    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> tuple[Array, Array]:
-    """The variance and the mean; see ``var``."""
-    return var(self, dim, correction=correction, keepdim=keepdim), mean(self, dim, keepdim)
-
-
-@denotes("aten.std_mean.correction")
-def std_mean(
-    self: Array, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
-) -> tuple[Array, Array]:
-    """The standard deviation and the mean; see ``std``."""
-    return std(self, dim, correction=correction, keepdim=keepdim), mean(self, dim, keepdim)
-
-
-def _declare(name: str, base: Callable[..., Any], meaning: str) -> None:
+def _declare_unbiased(name: str, base: Callable[..., Any], meaning: str) -> None:
     """Declare the forms with ``unbiased``, for which the correction is 1, else 0."""
 
     def of_dims(self: Array, dim: Dims, unbiased: bool = True, keepdim: bool = False) -> Any:
@@ -85,7 +63,15 @@ def _declare(name: str, base: Callable[..., Any], meaning: str) -> None:
     declare(of_all, f"{meaning} of all elements; see ``{name[5:]}.dim``.", f"{name}.default")
 
 
-_declare("aten.var", var, "The variance")
-_declare("aten.std", std, "The standard deviation")
-_declare("aten.var_mean", var_mean, "The variance and the mean")
-_declare("aten.std_mean", std_mean, "The standard deviation and the mean")
+_declare(
+    *("var", np.positive, "The variance"),
+    """``Σ |x − mean|² / max(n − correction, 0)``, correction 1 where absent.
+
+    Dtype: the operand's, the real one for complex. Where n ≤ correction the divisor is 0: the
+    result is inf, or NaN where all elements are equal or there is none. inf and NaN give NaN.
+    """,
+)
+_declare(
+    *("std", np.sqrt, "The standard deviation"),
+    "The square root of the variance, rounded once; see ``var``.",
+)
