@@ -476,6 +476,25 @@ def has_hooks(tensor: torch.Tensor) -> bool:
     return bool(tensor._backward_hooks)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
 
 
+def extent_of(tensor: torch.Tensor) -> int:
+    """Count the elements of memory from the first to the last element of a strided tensor.
+
+    Example:
+        >>> extent_of(torch.ones(2, 3)[:, 1]), extent_of(torch.ones(1).expand(5))
+        (4, 1)
+    """
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in pairs) if tensor.numel() else 0
+
+
+def in_place_of(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
+    """Return the tensor that is in a storage what a strided one is in its own."""
+    empty = torch.empty(0, dtype=tensor.dtype, device=storage.device)
+    made = empty.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+    made = made.conj() if tensor.is_conj() else made
+    return torch._neg_view(made) if tensor.is_neg() else made  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]  # torch has no public name
+
+
 def storage_of(tensor: torch.Tensor) -> int:
     """Return a key of a tensor's storage."""
     return tensor.untyped_storage()._cdata  # pyright: ignore[reportPrivateUsage]  # torch has no public name

@@ -10,6 +10,7 @@ from torch_ir.debug.judging.storages import has_plain_data, storage_key
 from torch_ir.ir import IR
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ops.effects import never_writes
+from torch_ir.torch_api import in_place_of
 
 
 def copied(
@@ -45,11 +46,7 @@ def _copied(tensor: torch.Tensor, storages: dict[int, torch.UntypedStorage]) -> 
         return tensor.detach().clone()
     if key not in storages:
         storages[key] = storage.clone()
-    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    copy = empty.set_(storages[key], tensor.storage_offset(), tensor.shape, tensor.stride())
-    if tensor.is_conj():
-        copy = copy.conj()
-    return torch._neg_view(copy) if tensor.is_neg() else copy  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]  # torch has no public name
+    return in_place_of(tensor, storages[key])
 
 
 def may_resize(ir: IR) -> bool:

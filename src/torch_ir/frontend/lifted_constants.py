@@ -19,7 +19,7 @@ from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.queries import external_keys
 from torch_ir.ir.values import row_major
-from torch_ir.torch_api import storage_of
+from torch_ir.torch_api import extent_of, storage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,8 @@ def overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 def _occupied(tensor: torch.Tensor) -> tuple[int, int]:
     """The bytes of its storage that a tensor occupies: the first, and behind the last."""
-    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
     size, begin = tensor.element_size(), int(tensor.storage_offset())
-    return begin * size, (begin + int(last) + 1) * size
+    return begin * size, (begin + extent_of(tensor)) * size
 
 
 def _extent(key: str, tensor: torch.Tensor) -> _Extent | None:
@@ -137,8 +136,7 @@ def _extent(key: str, tensor: torch.Tensor) -> _Extent | None:
     if tensor.is_meta or tensor.is_conj() or tensor.is_neg() or not tensor.numel():
         return None
     begin = int(tensor.storage_offset())
-    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return _Extent(key, tensor.detach(), begin, begin + int(last) + 1)
+    return _Extent(key, tensor.detach(), begin, begin + extent_of(tensor))
 
 
 def _clusters(extents: list[_Extent]) -> Iterator[list[_Extent]]:
@@ -146,8 +144,8 @@ def _clusters(extents: list[_Extent]) -> Iterator[list[_Extent]]:
     order = {extent.key: position for position, extent in enumerate(extents)}
     cluster: list[_Extent] = []
     end = 0
-    for extent in sorted(extents, key=_bytes_of):
-        begin, stop = _bytes_of(extent)
+    for extent in sorted(extents, key=lambda extent: _occupied(extent.tensor)):
+        begin, stop = _occupied(extent.tensor)
         if cluster and begin >= end:
             yield sorted(cluster, key=lambda e: order[e.key])
             cluster = []
@@ -155,11 +153,6 @@ def _clusters(extents: list[_Extent]) -> Iterator[list[_Extent]]:
         end = max(end, stop) if len(cluster) > 1 else stop
     if cluster:
         yield sorted(cluster, key=lambda e: order[e.key])
-
-
-def _bytes_of(extent: _Extent) -> tuple[int, int]:
-    size = extent.tensor.element_size()
-    return extent.begin * size, extent.end * size
 
 
 def _refuse_written(overlapping: list[_Extent], written: set[str]) -> None:

@@ -16,7 +16,14 @@ import torch
 from torch import nn
 from torch._functorch import config as functorch_config
 
-from torch_ir.torch_api import FakeTensor, FakeTensorMode, ShapeEnv, pytree, storage_of
+from torch_ir.torch_api import (
+    FakeTensor,
+    FakeTensorMode,
+    ShapeEnv,
+    in_place_of,
+    pytree,
+    storage_of,
+)
 
 
 def is_on_meta(model: nn.Module, arguments: Any) -> bool:
@@ -148,7 +155,4 @@ def _in_own_memory(
     key = storage_of(tensor)
     if key not in storages:
         storages[key] = torch.UntypedStorage(storage.nbytes(), device="meta")
-    empty = torch.empty(0, dtype=tensor.dtype, device="meta")
-    own = empty.set_(storages[key], tensor.storage_offset(), tensor.shape, tensor.stride())
-    own = own.conj() if tensor.is_conj() else own
-    return torch._neg_view(own) if tensor.is_neg() else own  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]  # torch has no public name
+    return in_place_of(tensor, storages[key])

@@ -24,6 +24,7 @@ from torch_ir.torch_api import (
     OpOverload,
     ShapeEnv,
     draws,
+    extent_of,
     pytree,
     requires_grad,
     storage_of,
@@ -155,7 +156,7 @@ def error_of(
     is_called = any(map(callable, leaves))
     if is_called or not all(type(n) is int for t in tensors for n in (*t.shape, *t.stride())):
         return error
-    if sum(map(_extent, tensors)) > _MOST_ELEMENTS:
+    if sum(map(extent_of, tensors)) > _MOST_ELEMENTS:
         return error
     with outside_of_traces():
         given: Any = pytree.tree_map_only(torch.Tensor, _zeros_like, (args, dict(kwargs)))
@@ -168,15 +169,9 @@ def error_of(
     )
 
 
-def _extent(tensor: torch.Tensor) -> int:
-    """The elements of memory from the first to the last of a tensor."""
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in pairs) if tensor.numel() else 0
-
-
 def _zeros_like(tensor: torch.Tensor) -> torch.Tensor:
     with torch.inference_mode(tensor.is_inference()):
-        memory = torch.zeros(_extent(tensor), dtype=tensor.dtype, device=tensor.device)
+        memory = torch.zeros(extent_of(tensor), dtype=tensor.dtype, device=tensor.device)
         made = memory.as_strided(tensor.shape, tensor.stride())
     if tensor.requires_grad:
         made.requires_grad_()

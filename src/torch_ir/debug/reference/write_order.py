@@ -27,7 +27,7 @@ from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.indexing import WriteOrder, put, written_in
 from torch_ir.semantics.operators.movement import strided_places
-from torch_ir.torch_api import constant_tensor, overload
+from torch_ir.torch_api import constant_tensor, extent_of, overload
 
 
 def order_of_writes(
@@ -169,5 +169,4 @@ def _repeats(tensor: torch.Tensor) -> bool:
 
 def _span(tensor: torch.Tensor) -> torch.Tensor:
     """All memory from the first element of a tensor to the last one, as a vector."""
-    steps = [(n - 1) * stride for n, stride in zip(tensor.shape, tensor.stride(), strict=True)]
-    return tensor.as_strided((sum(steps) + 1,), (1,))
+    return tensor.as_strided((extent_of(tensor),), (1,))
