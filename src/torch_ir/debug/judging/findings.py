@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
@@ -55,15 +56,8 @@ class Findings:
             inputs: The node's inputs, as they were before it ran.
             symbols: The symbols known by then.
         """
-        if error.is_none:
-            return
-        self._count(node, value, reader, error)
-        if not error.reason:
-            return
-        text, place = str(node), str(node.location or "")
-        found = Divergence(node.name, text, place, value, reader, error.reason)
-        self.divergences.append(found)
-        if self.first is None:
+        found = self._told(node, value, reader, error)
+        if found is not None and self.first is None:
             names = [meta.name for meta in node.inputs]
             self.first = found
             self.first_inputs = dict(zip(names, copied(inputs), strict=True))
@@ -71,15 +65,9 @@ class Findings:
 
     def note_part(self, found: Finding) -> None:
         """Note how far a value of a delegate is from what a reader gives."""
-        node, error = found.node, found.error
-        if error.is_none:
-            return
-        self._count(node, found.value, found.reader, error)
-        if not error.reason:
-            return
-        told = (node.name, str(node), str(node.location or ""), found.value, found.reader)
-        self.divergences.append(Divergence(*told, error.reason, delegate=found.delegate))
-        self.part = self.part or found
+        told = found.node, found.value, found.reader, found.error
+        if self._told(*told, delegate=found.delegate) is not None:
+            self.part = self.part or found
 
     def note_fault(self, node: OpNode | None, fault: MemoryFault) -> None:
         """Note what is wrong with the memory of a value.
@@ -88,14 +76,21 @@ class Findings:
             node: The node that is blamed; None for an input or a weight.
             fault: What is wrong.
         """
-        self._count(node, fault.value, "memory", Error(part=float("inf")))
-        name, text, place = "", "", ""
-        if node is not None:
-            name, text, place = node.name, str(node), str(node.location or "")
-        told = (name, text, place, fault.value)
-        self.divergences.append(Divergence(*told, "memory", fault.reason, fault.kind))
+        error = Error(part=float("inf"), reason=fault.reason)
+        self._told(node, fault.value, "memory", error, memory=fault.kind)
 
-    def _count(self, node: OpNode | None, value: str, reader: Reader, error: Error) -> None:
+    def _told(
+        self, node: OpNode | None, value: str, reader: Reader, error: Error, **more: Any
+    ) -> Divergence | None:
+        """Note an error, and the divergence that it is if it has a reason."""
+        if error.is_none:
+            return None
         name, operator = ("", "") if node is None else (node.name, node.op_type)
         numbers = (error.ulp, error.absolute, error.relative, error.part)
         self.errors.append(NodeError(name, operator, value, reader, *numbers))
+        if not error.reason:
+            return None
+        where = ("", "") if node is None else (str(node), str(node.location or ""))
+        found = Divergence(name, *where, value, reader, error.reason, **more)
+        self.divergences.append(found)
+        return found
