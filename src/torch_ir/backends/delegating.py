@@ -25,6 +25,7 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
+from torch_ir.executor.state import written_buffers
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.infer.bindings import DataSizes
 from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
@@ -241,7 +242,7 @@ def held_tensors(ir: IR, body: IR, payload: Mapping[str, torch.Tensor]) -> dict[
         payload: The tensors of the program's weights.
     """
     external = ir.external_values()
-    written = {external[m.target][0] for m in ir.mutations if m.target in external}
+    written = {*written_buffers(ir).values()}
     taken = [(m.name, *external[m.name]) for m in body.graph_inputs if m.name in external]
     fixed = [(name, key) for name, key, _ in taken if key not in written]
     known = {key for _, key in fixed if key in ir.constants}

@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_ir.executor.state import written_buffers
 from torch_ir.frozen import EMPTY
 from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.queries import external_keys
 from torch_ir.torch_api import is_inexact
 
 SAME_NUMBERS = frozenset(
@@ -60,9 +62,8 @@ class IntegerBounds:
         self._ir, self._payload = ir, payload
         self._known: dict[str, Range] = {}
         self._fixed: dict[str, bool] = {}
-        written = {mutation.target for mutation in ir.mutations}
-        external = ir.external_values().items()
-        self._held = {name: key for name, (key, _) in external if not {name, key} & written}
+        written = written_buffers(ir)
+        self._held = {n: key for n, key in external_keys(ir).items() if n not in written}
         self._held |= {name: name for name in held}
 
     def source(self, name: str) -> str:

@@ -31,6 +31,7 @@ from torch_ir.errors import (
     raised_as,
 )
 from torch_ir.executor import ExecGraph, IRExecutor
+from torch_ir.executor.state import written_buffers
 from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import dead_after, external_keys
@@ -170,7 +171,7 @@ class BackendSource:
 
     def hold(self, program: IR, payload: Values) -> None:
         """Take the weights and constants that the program does not write as fixed."""
-        written = {mutation.target for mutation in program.mutations}
+        written = written_buffers(program)
         fixed = {name: tensor for name, tensor in payload.items() if name not in written}
         self.held = {**fixed, **self.held} if self.ready else fixed
 
