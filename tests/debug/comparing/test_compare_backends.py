@@ -502,17 +502,3 @@ def test_what_a_runner_writes_in_the_memory_of_its_own_buffers_is_no_fault():
     for backend in (Whole(), "inductor"):
         runner = torch_ir.compile(ir, weights, backend=backend)
         assert compare(ir, weights, (torch.ones(3),), run=runner).verdict == "agree"
-
-
-def test_a_runner_that_leaves_all_to_torch_cannot_be_judged_and_says_what_to_do():
-    class Nothing(Whole):
-        def supports(self, node, ir):
-            return Support.refused("no")
-
-    runner = torch_ir.compile(PROGRAM, {}, backend=Nothing())
-    with pytest.raises(InvalidIRError) as caught:
-        compare(PROGRAM, {}, INPUTS, run=runner)
-    assert str(caught.value) == (
-        "the runner has no delegates: torch runs the whole program\n"
-        "Call torch_ir.backends.support to see why, or give run='aten'."
-    )

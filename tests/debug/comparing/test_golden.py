@@ -197,6 +197,6 @@ def test_a_runner_without_delegates_is_refused():
         compare(ir, {}, [torch.ones(2)], run=compile_for(ir, {}, backend=TakesNothing()))
     assert str(caught.value) == (
         "the runner has no delegates: torch runs the whole program\n"
-        "torch_ir.support(ir, backend) says why it takes nothing. To compare torch's own kernels, "
-        'give "aten".'
+        "torch_ir.backends.support(ir, backend) says why it takes nothing. To compare the kernels "
+        "of torch, give 'aten'."
     )

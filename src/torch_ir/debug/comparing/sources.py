@@ -285,8 +285,8 @@ def _of_runner(runner: DelegatingExecutor) -> BackendSource:
     if not delegates:
         raise InvalidIRError(
             "the runner has no delegates: torch runs the whole program",
-            remedy="torch_ir.support(ir, backend) says why it takes nothing. To compare torch's "
-            'own kernels, give "aten".',
+            remedy="torch_ir.backends.support(ir, backend) says why it takes nothing. To compare "
+            "the kernels of torch, give 'aten'.",
         )
     ready = {_ends(delegate.body): delegate.compiled for delegate in delegates}
     held = {name: tensor for d in delegates for name, tensor in d.held.items()}
