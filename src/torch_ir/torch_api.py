@@ -37,8 +37,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv as ShapeEnv
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges
-from torch.utils.dlpack import from_dlpack
-from torch.utils.dlpack import to_dlpack as to_dlpack  # pyright: ignore[reportPrivateImportUsage]  # documented there
+from torch.utils.dlpack import from_dlpack, to_dlpack  # pyright: ignore[reportPrivateImportUsage]  # a public name
 
 from torch_ir.ir.constants import view_fault
 from torch_ir.ir.dtypes import DTYPES
