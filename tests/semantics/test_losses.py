@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from semantics.compare import denoted, refused
+from semantics.compare import check, denoted, refused
 from semantics.judging import off_by, seen, verdict
 from semantics.test_tolerance import bounds_of
 
@@ -318,3 +318,12 @@ def test_losses_by_class_by_hand() -> None:
     assert "out of range" in refused("aten.nll_loss.default", self=values, target=ignored + 102)
     text = refused("aten.nll_loss.default", self=values, target=target[:2])
     assert "no loss of float32 [3, 2] at [2]" in text
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_of_no_targets_there_may_be_no_classes(reduction: int) -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    check("aten.nll_loss_forward.default", torch.zeros(0, 0), none, None, reduction, -100)
+    one = none.new_zeros(1)
+    told = refused("aten.nll_loss_forward.default", torch.zeros(1, 0), one, None, reduction, -100)
+    assert "no loss of float32 [1, 0] at [1]" in told

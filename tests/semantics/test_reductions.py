@@ -185,6 +185,20 @@ def test_norms(order: float, dtype: torch.dtype) -> None:
     check("aten.dist.default", values, tensor((4,), dtype, 1), order, ulp=16)
 
 
+@pytest.mark.parametrize("order", [1.0, 2.0, 3.0])
+def test_sums_of_powers_are_of_moduli_in_the_type_asked_for(order: float) -> None:
+    whole = torch.tensor([[1, -2, 3], [0, 5, -1]])
+    sums = "aten.linalg__powsum.default"
+    for values in (whole, whole.ne(0), whole.abs().to(torch.uint8)):
+        for dtype in (torch.float32, torch.float64, torch.complex64):
+            check(sums, values, order, [1], dtype=dtype, ulp=8)
+        assert "no sum of powers" in refused(sums, values, order)
+    draws = torch.Generator().manual_seed(0)
+    values = torch.randn(4, 3, generator=draws, dtype=torch.complex64)
+    for dtype in (torch.float32, torch.complex64, torch.float64):
+        check(sums, values, order, [0], dtype=dtype, ulp=16)
+
+
 def test_norms_in_another_type_and_of_nothing() -> None:
     values = tensor((3, 4), torch.float32)
     check("aten.linalg_vector_norm.default", values, dtype=torch.float64, ulp=4)

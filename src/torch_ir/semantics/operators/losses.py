@@ -363,7 +363,8 @@ def picked_losses(
     place = min(self.ndim - 1, 1)
     classes = self.shape[place] if self.ndim else 0
     fits = is_float(self.dtype) and target.shape == self.shape[:place] + self.shape[place + 1 :]
-    if not classes or not fits or (weight is not None and weight.shape != (classes,)):
+    fits = fits and (weight is None or weight.shape == (classes,))
+    if not fits or (target.size and not classes):
         raise InvalidIRError(f"no loss of {self.dtype} {list(self.shape)} at {list(target.shape)}")
     counted = target != ignore_index
     labels = in_range(np.where(counted, target, 0).astype("int64"), classes)

@@ -333,11 +333,14 @@ def power_sum(
     *,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """``Σ |x|ᵖ`` over dimensions, for p = ``ord``; type and shape as of ``linalg_vector_norm``."""
-    if not is_inexact(self.dtype):
-        raise InvalidIRError(f"{self.dtype} has no sum of powers")
+    """``Σ |x|ᵖ`` over dimensions, for p = ``ord``; type and shape as of ``linalg_vector_norm``.
+
+    Of moduli in the type asked for: integers are taken in it, and complex numbers in a real one.
+    """
     taken = self.dtype if dtype is None else dtype
-    powers = np.power(np.abs(_wide(self, taken)), float(ord))
+    if not is_inexact(taken):
+        raise InvalidIRError(f"{taken} has no sum of powers")
+    powers = np.power(_wide(np.abs(widened(self)), real_of(taken)), float(ord))
     return rounded(
         np.sum(powers, axis=reduced_axes(dim, self.ndim), keepdims=keepdim), real_of(taken)
     )
