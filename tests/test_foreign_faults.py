@@ -80,6 +80,52 @@ def test_a_backend_that_does_not_say_what_it_supports_is_named():
     asked(Agrees, "gave a value of type bool, not a Support", SUPPORT)
 
 
+class GivesNothing(Device):
+    def compile(self, ir, payload):
+        return None
+
+
+class Nameless(torch_ir.DelegateBackend):
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def compile(self, ir, payload):
+        return lambda x: (x.relu(),)
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda: torch_ir.compile(IR, {}, backend=GivesNothing()),
+        lambda: torch_ir.validate(IR, {}, (X,), backend=GivesNothing()),
+        lambda: torch_ir.compare(IR, {}, (X,), against=GivesNothing()),
+    ],
+    ids=["compile", "validate", "compare"],
+)
+def test_a_backend_that_compiles_to_no_function_is_told_when_it_compiles(door):
+    with pytest.raises(torch_ir.BackendError) as caught:
+        door()
+    assert str(caught.value) == (
+        "asked to compile 'dev_0', the backend 'dev' gave a value of type NoneType, not a "
+        "function\n"
+        "Return a function that takes the inputs in order and gives the outputs."
+    )
+
+
+@pytest.mark.parametrize("backend", [Nameless, Nameless()], ids=["class", "instance"])
+def test_a_backend_without_a_name_is_refused(backend):
+    for door in (
+        lambda: torch_ir.compile(IR, {}, backend=backend),
+        lambda: torch_ir.validate(IR, {}, (X,), backend=backend),
+    ):
+        with pytest.raises(torch_ir.ExecutionError) as caught:
+            door()
+        assert str(caught.value) == (
+            "backend=: the backend Nameless has no name\n"
+            "Give the class Nameless an attribute name, a text."
+        )
+
+
 def counted():
     counts_operations("torch_ir_test_faults.op.default")(fails)
     cost(IR.replace(nodes=[IR.nodes[0].replace(op_type="torch_ir_test_faults.op.default")]))

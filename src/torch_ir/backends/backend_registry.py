@@ -226,9 +226,15 @@ def instance_of(found: Any, name: str) -> Any:
     """Return a backend, made without arguments where a class of delegate backends stands for it.
 
     Raises:
-        ExecutionError: The class takes arguments.
+        ExecutionError: The class takes arguments, or the backend has no name.
     """
     if not (isinstance(found, type) and issubclass(found, DelegateBackend)):
+        called = getattr(found, "name", None)
+        if isinstance(found, DelegateBackend) and not isinstance(called, str):
+            raise ExecutionError(
+                f"{name}: the backend {type(found).__name__} has no name",
+                remedy=f"Give the class {type(found).__name__} an attribute name, a text.",
+            )
         return found
     needed = [
         p
@@ -241,7 +247,7 @@ def instance_of(found: Any, name: str) -> Any:
             f"{name} is the class {found.__name__}, which {why}",
             remedy=f"Register an instance of {found.__name__}.",
         )
-    return found()
+    return instance_of(found(), name)
 
 
 def as_backend(thing: object) -> Backend:

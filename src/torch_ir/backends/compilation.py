@@ -162,7 +162,7 @@ def _maker(
     backend: str | Backend | type | Sequence[str | DelegateBackend], settings: Mapping[str, Any]
 ) -> Backend:
     """What makes a program ready: one backend, or several that take parts of it."""
-    if isinstance(backend, type) or not isinstance(backend, str | DelegateBackend | Sequence):
+    if not isinstance(backend, str | Sequence):
         backend = cast(DelegateBackend, as_backend(backend))
     if isinstance(backend, str):
         found: Any = find_backend(backend)

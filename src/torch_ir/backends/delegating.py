@@ -14,7 +14,13 @@ from torch_ir.backends.assignment import Assignment, assign
 from torch_ir.backends.aten import BodyOnTorch
 from torch_ir.backends.delegate import body_of, delegates
 from torch_ir.backends.native.building import into_arguments
-from torch_ir.backends.protocol import DelegateBackend, Delegated, WithFallback, tuple_call
+from torch_ir.backends.protocol import (
+    DelegateBackend,
+    Delegated,
+    WithFallback,
+    compiled_by,
+    tuple_call,
+)
 from torch_ir.errors import (
     BackendError,
     ExecutionError,
@@ -150,7 +156,7 @@ class DelegatingExecutor(Uncopied):
         held = held_tensors(self.ir, body, payload)
         failed = raised_as(lambda error: _not_compiled(backend, body, error), passing=_TOLD)
         with failed:
-            return Delegate(body, backend, held, backend.compile(body, held))
+            return Delegate(body, backend, held, compiled_by(backend, body, held))
 
     def __repr__(self) -> str:
         return f"DelegatingExecutor({self.ir!r})"

@@ -185,7 +185,28 @@ class DelegateBackend(ABC):
             )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(name={self.name!r})"
+        return f"{type(self).__name__}(name={getattr(self, 'name', None)!r})"
+
+
+def compiled_by(backend: DelegateBackend, body: IR, held: Mapping[str, torch.Tensor]) -> Delegated:
+    """Return what a backend compiles a subgraph to.
+
+    Args:
+        backend: The backend.
+        body: The subgraph.
+        held: Those of its inputs that are the same in every call.
+
+    Raises:
+        BackendError: It is nothing that can be called. What compiling raises comes through.
+    """
+    made = backend.compile(body, held)
+    if not callable(made):
+        raise BackendError(
+            f"asked to compile {body.model_name!r}, the backend {backend.name!r} gave a value of "
+            f"type {type(made).__name__}, not a function",
+            remedy="Return a function that takes the inputs in order and gives the outputs.",
+        )
+    return made
 
 
 class TupleCalled(ABC):

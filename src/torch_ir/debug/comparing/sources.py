@@ -14,7 +14,7 @@ import torch
 from torch_ir.backends.backend_registry import Runner, find_backend, instance_of
 from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import DelegatingExecutor
-from torch_ir.backends.protocol import DelegateBackend, Delegated
+from torch_ir.backends.protocol import DelegateBackend, Delegated, compiled_by
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
@@ -186,7 +186,9 @@ class BackendSource:
         key = (names, body.output_names)
         if key not in self.compiled:
             taken = body.replace(model_name=f"{self.name}_0", metadata={"backend": self.name})
-            self.compiled[key] = self.ready.get(_ends(body)) or self.backend.compile(taken, held)
+            self.compiled[key] = self.ready.get(_ends(body)) or compiled_by(
+                self.backend, taken, held
+            )
         whole = {name: values[name] for name in body.input_names if name not in held}
         given = copied(list(whole.values()))
         sizes = _sizes(body, symbols).values()
