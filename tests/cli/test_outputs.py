@@ -125,7 +125,7 @@ def test_a_program_comes_from_a_pipe(folder, suffix):
     data = Path(f"copy.{suffix}").read_bytes()
     os.mkfifo("pipe")
     for arguments in ("info pipe", "opt pipe -p dce -o short.ir", "convert pipe other.tir"):
-        writer = threading.Thread(target=Path("pipe").write_bytes, args=(data,))
+        writer = threading.Thread(target=Path("pipe").write_bytes, args=(data,), daemon=True)
         writer.start()
         result = CliRunner().invoke(main, arguments.split())
         assert result.exit_code == 0, result.stderr

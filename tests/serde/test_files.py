@@ -127,7 +127,7 @@ def test_an_archive_can_be_read_from_a_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     data = (tmp_path / "m.tir").read_bytes()
-    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
+    writer = threading.Thread(target=pipe.write_bytes, args=(data,), daemon=True)
     writer.start()
     assert load(pipe) == SMALL
     writer.join()

@@ -75,6 +75,16 @@ def test_a_runtime_writes_where_nothing_else_reads(write, read):
     assert all(verdict.used for verdict in run.verdicts)
 
 
+def test_what_a_runtime_writes_where_the_old_value_was_is_no_fault_of_it():
+    torch.manual_seed(0)
+    model, inputs = Cached(copied, READS["after"]).eval(), calls_of()[0]
+    ir = extract_ir(model, inputs)
+    run = torch_ir.compile(ir, model.state_dict(), backend=InPlace())
+    assert is_written_in_place(run)
+    report = torch_ir.compare(ir, model.state_dict(), inputs, run=run, mode="isolated")
+    assert report.first is None
+
+
 @pytest.mark.parametrize("model", [Tied, Chain])
 def test_buffers_that_are_not_only_its_own(model):
     model = model().eval()

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-import torch_ir
 from torch_ir import (
     DelegateBackend,
     Partitioner,
@@ -485,20 +484,3 @@ def test_a_backend_that_writes_to_what_it_is_given_is_wrong_though_its_results_a
     assert report.first.kind == "error"
     assert told in report.first.reason
     assert x.tolist() == [0.0, 1.0, 2.0]
-
-
-def test_what_a_runner_writes_in_the_memory_of_its_own_buffers_is_no_fault():
-    class Counter(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("count", torch.zeros(3))
-
-        def forward(self, x):
-            self.count.mul_(0.5).add_(x.exp())
-            return self.count + x
-
-    ir = extract_ir(Counter(), (torch.ones(3),), dynamic_shapes=None)
-    weights = Counter().state_dict()
-    for backend in (Whole(), "inductor"):
-        runner = torch_ir.compile(ir, weights, backend=backend)
-        assert compare(ir, weights, (torch.ones(3),), run=runner).verdict == "agree"
