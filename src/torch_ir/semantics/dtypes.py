@@ -80,12 +80,14 @@ def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 def widened(values: Array) -> Array:
     """Return values in the :func:`working` precision of their type."""
-    return values.astype(working(values.dtype))
+    with np.errstate(invalid="ignore"):  # a signaling NaN becomes a quiet one
+        return values.astype(working(values.dtype))
 
 
 def widest(values: Array) -> Array:
     """Return values in float64 or complex128, integers and truth values too."""
-    return values.astype("complex128" if is_complex(values.dtype) else "float64")
+    with np.errstate(invalid="ignore"):
+        return values.astype("complex128" if is_complex(values.dtype) else "float64")
 
 
 def rounded(values: Any, dtype: np.dtype[Any]) -> Array:
