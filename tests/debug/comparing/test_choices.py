@@ -86,6 +86,17 @@ def test_torch_agrees_with_itself_in_draws_and_in_memory_that_nothing_has_writte
     assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_memory_that_happens_to_be_equal_is_not_compared():
+    torch.use_deterministic_algorithms(True)  # fills what nothing has written with NaN
+    try:
+        report = torch_ir.compare(
+            torch_ir.parse(OPEN), {}, (torch.ones(64),), run="eager", against="aten"
+        )
+        assert report.compared == ("a", "b", "d")
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_a_kernel_that_draws_otherwise_is_a_fault():
     program, x = torch_ir.parse(OPEN), torch.ones(64)
     torch_ir.register_executor("aten.rand_like.default")(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import torch
 
@@ -13,6 +12,7 @@ from torch_ir.arguments import public, require_seconds
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import same_random_numbers
+from torch_ir.debug.shrinking.minimal import minimal
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
 from torch_ir.debug.shrinking.simplification import Failing, simpler
 from torch_ir.errors import InvalidIRError, Raised, TorchIRError, attempt
@@ -24,8 +24,6 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
 from torch_ir.passes.requirements import is_functional
 from torch_ir.weights import check_weights
-
-T = TypeVar("T")
 
 
 @public
@@ -160,7 +158,7 @@ class _Reduction:
             return case
         recorded = _RecordedProgram(case)
         names = [node.name for node in case.ir.nodes]
-        kept = _minimal(names, lambda part: self.fails(recorded.part(part)))
+        kept = minimal(names, lambda part: self.fails(recorded.part(part)))
         return case if len(kept) == len(names) else recorded.part(kept) or case
 
     def _fewer_outputs(self, case: Failing) -> Failing:
@@ -172,7 +170,7 @@ class _Reduction:
             ir = case.ir.replace(graph_outputs=[outputs[i] for i in kept], signature=None)
             return replace(case, ir=ir)
 
-        kept = _minimal(list(range(len(outputs))), lambda some: self.fails(part(some)))
+        kept = minimal(list(range(len(outputs))), lambda some: self.fails(part(some)))
         return case if len(kept) == len(outputs) else part(kept)
 
     def _simplified(
@@ -187,29 +185,6 @@ class _Reduction:
                     case, found = candidate, True
                     break
         return case
-
-
-def _minimal(items: list[T], fails: Callable[[list[T]], bool]) -> list[T]:
-    """Return a part of a list that fails, none of whose elements can be left out (ddmin)."""
-    pieces = 2
-    while len(items) > 1:
-        size = -(-len(items) // pieces)
-        chunks = [items[i : i + size] for i in range(0, len(items), size)]
-        found = next((chunk for chunk in chunks if fails(chunk)), None)
-        if found is not None:
-            items, pieces = found, 2
-            continue
-        rests = (
-            [item for other in chunks if other is not chunk for item in other] for chunk in chunks
-        )
-        rest = next((rest for rest in rests if len(chunks) > 2 and fails(rest)), None)
-        if rest is not None:
-            items, pieces = rest, max(pieces - 1, 2)
-        elif size == 1:
-            break
-        else:
-            pieces = min(len(items), pieces * 2)
-    return items
 
 
 @dataclass
