@@ -97,3 +97,22 @@ def test_autocast_that_is_on_for_a_device_without_tensors_changes_nothing():
     assert run.assignment.left == ()
     x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
     assert torch.equal(run(x), model(x))
+
+
+class FromNumpy(Torch):
+    """A runtime whose results lie in memory that is not torch's."""
+
+    def build(self, program, options):
+        run = program.module()
+        return lambda *given: [torch.from_numpy(x.numpy().copy()) for x in run(*given)]
+
+
+def test_a_lazy_clone_of_memory_that_torch_did_not_allocate():
+    ir = torch_ir.parse("""ir {
+      input %x: f32[4]
+      %y: f32[4] = aten.neg.default(%x)
+      %z: f32[4] = aten._lazy_clone.default(%y)
+      return %z
+    }""")
+    run = torch_ir.compile(ir, {}, backend=FromNumpy("aten._lazy_clone.default"))
+    assert torch.equal(run(torch.ones(4))[0], -torch.ones(4))

@@ -22,8 +22,9 @@ from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import ZEROED
-from torch_ir.passes.decomposition import decompose
-from torch_ir.passes.functionalization import functional_form
+from torch_ir.passes.decomposition.decompose import decomposed
+from torch_ir.passes.edge.memory_formats import without_memory_formats
+from torch_ir.passes.functionalization import functional_form, with_shown_results
 from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
 from torch_ir.passes.view_copies import with_views
 
@@ -66,7 +67,7 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
         if split:
             with suppress(PassError):  # another call of a kind may have parts that one has not
                 program = _split(program, backend, split, _operators(program) - split)
-    return program
+    return with_shown_results(ir, program)
 
 
 def prepared_to_run(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = False) -> IR:
@@ -85,7 +86,7 @@ def _without_autocast(ir: IR) -> IR:
     if not any(node.op_type == AUTOCAST_REGION for _, _, node in ir.walk()):
         return ir
     try:
-        return decompose(_with_that_of_cpu(ir), preserve=_operators(ir))
+        return decomposed(_with_that_of_cpu(ir), preserve=_operators(ir))
     except PassError:
         return ir
 
@@ -111,8 +112,10 @@ def _is_in_place(node: OpNode, ir: IR, backends: Sequence[DelegateBackend]) -> b
 def _zeroed(node: OpNode) -> OpNode:
     """A node with zeros where it leaves memory as it is: with that, nothing can be compared.
 
-    Not where zeros would lie in another order.
+    Not where zeros would lie in another order. A lazy clone takes memory of torch's own alone.
     """
+    if node.op_type == "aten._lazy_clone.default":
+        return node.replace(op_type="aten.clone.default")
     zeroed = ZEROED.get(node.op_type)
     if zeroed is None:
         return node
@@ -167,9 +170,12 @@ def _are_alike(whole: IR, parts: IR) -> bool:
 
 
 def _split(ir: IR, backend: DelegateBackend, kinds: Set[str], kept: Set[str] = frozenset()) -> IR:
-    """A program with some operators split up, and views where the backend lacks their copies."""
+    """A program with some operators split up, and views where the backend lacks their copies.
+
+    Results share memory as they did.
+    """
     table = {kind: made for kind, made in WRITTEN_APART.items() if kind in kinds}
-    made = decompose(ir, table=table, preserve=kept)
+    made = without_memory_formats(decomposed(ir, table=table, preserve=kept))
     nodes = [
         new if new is not old and _is_plain(old) and not support_of(backend, old, made) else old
         for old, new in zip(made.nodes, with_views(made).nodes, strict=True)

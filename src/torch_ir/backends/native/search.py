@@ -26,7 +26,7 @@ from torch_ir.backends.native.samples import (
     unlike,
     with_nonfinite,
 )
-from torch_ir.backends.native.withheld import withheld
+from torch_ir.backends.native.withheld import makes_shown_view, withheld
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.backends.protocol import Support, support_of
 from torch_ir.errors import Raised, attempt
@@ -40,6 +40,7 @@ from torch_ir.semantics.dtypes import is_float, numpy_dtype
 
 OTHERWISE = "of equal elements torch chooses others than the first"
 NOT_FINITE = "on numbers that are not finite"
+SHOWN = "a result shares memory with an argument, a weight or another result"
 COMPUTED = "it computes places in a tensor, at which a runtime does not look as torch does"
 
 
@@ -164,6 +165,8 @@ class _Denying:
             return Support.refused(self.search.reason(node.name))
         if reason := withheld(node, ir):
             return Support.refused(reason)
+        if makes_shown_view(node, ir):
+            return Support.refused(SHOWN)
         if node.name in self.search.computed:
             return Support.refused(COMPUTED)
         options, inexact = self.search.attempts.options, facts_of(self.name).inexact

@@ -47,6 +47,27 @@ def withheld(node: OpNode, ir: IR) -> str:
     return ""
 
 
+def makes_shown_view(node: OpNode, ir: IR) -> bool:
+    """Return whether a node makes a view that a caller sees: of what he gave or is given besides.
+
+    A runtime gives memory of its own, so that what is written to one would not be seen in the
+    other.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[2, 3]
+        ...   %a: f32[2, 3] = aten.neg.default(%x)
+        ...   %b: f32[3, 2] = aten.t.default(%a)
+        ...   %c: f32[6] = aten.view.default(%x, [6])
+        ...   return %b, %c
+        ... }''')
+        >>> [makes_shown_view(node, ir) for node in ir.nodes]
+        [False, False, True]
+    """
+    return node.name in ir.view("nodes of shown views", lambda: _making_shown_views(ir))
+
+
 def _divides_by_data(node: OpNode) -> bool:
     namespace, _, rest = node.op_type.partition(".")
     is_quotient = namespace in ("aten", "prims") and rest.split(".")[0] in _QUOTIENTS
@@ -65,6 +86,18 @@ def _layout_bound(ir: IR) -> frozenset[str]:
         found.add(node.name)
         makers = [ir.producers.get(meta.name) for meta in node.inputs]
         left += [maker for maker in makers if maker is not None and not _arranges(maker)]
+    return frozenset(found)
+
+
+def _making_shown_views(ir: IR) -> frozenset[str]:
+    """The nodes between results that share memory and what they share it with."""
+    aliases, found = ir.aliases, set[str]()
+    left = [name for pair in aliases.shared_results.items() for name in pair]
+    while left:
+        node = ir.producers.get(left.pop())
+        if node is not None and node.name not in found and (sources := aliases.sources(node)):
+            found.add(node.name)
+            left += [meta.name for meta in sources]
     return frozenset(found)
 
 

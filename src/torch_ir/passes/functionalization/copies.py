@@ -54,7 +54,7 @@ def with_own_results(ir: IR) -> IR:
             "aten.clone.default", {"self": meta}, like=view, results=types, name=wanted
         )
     if copies:
-        _return(builder, copies)
+        return_instead(builder, copies)
     return builder.finish()
 
 
@@ -88,17 +88,17 @@ def with_fresh_results(before: IR, after: IR) -> IR:
         (copies[name],) = builder.emit(
             "aten.clone.default", attrs, results=types, name=f"{name}_copy".replace(".", "_")
         )
-    _return(builder, copies)
+    return_instead(builder, copies)
     return builder.finish()
 
 
-def _return(builder: Builder, copies: Mapping[str, TensorMeta]) -> None:
-    """Return copies in place of what they are copies of; what is written back stays that."""
+def return_instead(builder: Builder, values: Mapping[str, TensorMeta]) -> None:
+    """Return values in place of those of these names; what is written back stays that."""
     ir = builder.ir
     signature = ir.signature
     if signature is not None:
-        signature = Signature(signature.inputs, with_leaves(signature.outputs, copies))
-    builder.returns([copies.get(meta.name, meta) for meta in ir.graph_outputs], signature)
+        signature = Signature(signature.inputs, with_leaves(signature.outputs, values))
+    builder.returns([values.get(meta.name, meta) for meta in ir.graph_outputs], signature)
 
 
 def _is_plain(view: OpNode) -> bool:
