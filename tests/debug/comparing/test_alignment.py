@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from torch_ir import compare, parse
+from torch_ir import compare, decompose, parse
 from torch_ir.errors import InvalidIRError, PassError
 from torch_ir.ir import Mutation
 from torch_ir.passes import Pass, PassResult, run_passes
@@ -114,3 +114,18 @@ def test_a_pass_that_swaps_results_is_refused():
     program = PROGRAM.replace(graph_outputs=PROGRAM.graph_outputs[:2], signature=None)
     with pytest.raises(PassError, match="swap made a program that computes something else"):
         run_passes(program, [Swap()], validate="each", weights={"b": B}, inputs=(X,))
+
+
+def test_a_value_that_is_returned_twice_is_judged_where_it_is_made():
+    """A narrow type rounds it, which what only shows it does not."""
+    program = parse("""ir {
+      input %x: f16[5, 2, 4]
+      %u: f16[5, 2, 8] = aten.upsample_linear1d.vec(%x, output_size=[8], align_corners=True, \
+scale_factors=None)
+      %c: f16[5, 2, 8] = aten.conj.default(%u)
+      return %u, %c
+    }""")
+    torch.manual_seed(0)
+    x = torch.randn(5, 2, 4).half()
+    report = compare(program, {}, (x,), run=decompose(program), against="aten")
+    assert (report.verdict, report.compared) == ("agree", ("u", "c"))

@@ -225,6 +225,7 @@ class AlignedRegions:
         self.given = {*external, *self.fed}
         self.shares = isinstance(state.other, TorchSource)
         self._own = own
+        self._agreed = set[str]()
         self._again = RecordingSource(room=Room(calls=state.kept.calls, is_short=True))
         self._theirs = RecordingSource(room=own.room)
         self.carrying = Carrying(state, lowered, external, own.room)
@@ -243,10 +244,7 @@ class AlignedRegions:
     ) -> Iterator[Found]:
         """Judge results of one node, which both programs have."""
         state, names = self.state, {node.name for node in own}
-        results = [
-            _Result(meta, there, nodes_behind(self.lowered, [there.name], self.given))
-            for meta, there in pairs
-        ]
+        results = [_Result(meta, there, self._theirs_behind(there)) for meta, there in pairs]
         known: Tensors = state.values
         if self.shares:
             for result in results:
@@ -262,6 +260,15 @@ class AlignedRegions:
             metas = [result.meta for result in results]
             state.compared |= {n.name for n in own if any(m in metas for m in n.outputs)}
             yield from [Found(_blamed(own, result.theirs), fault) for result, fault in faults]
+
+    def _theirs_behind(self, there: TensorMeta) -> list[OpNode]:
+        """The lowered nodes between what is given and a value.
+
+        None for a value in whose place one is given with which it agreed.
+        """
+        if there.name in self._agreed:
+            return []
+        return nodes_behind(self.lowered, [there.name], self.given)
 
     def _judged(
         self, own: list[OpNode], results: Sequence[_Result], known: Tensors
@@ -334,7 +341,10 @@ class AlignedRegions:
 
     def _take(self, own: Sequence[OpNode], result: _Result) -> None:
         """Feed the own value to what reads the lowered one in a later comparison as well."""
-        if not isinstance(result.made, torch.Tensor) or not self.shares:
+        if result.there.name in self.given or not isinstance(result.made, torch.Tensor):
+            return
+        self._agreed.add(result.there.name)
+        if not self.shares:
             return
         repeats = [is_repeatable(self.program, node) for node in own]
         repeats += [is_repeatable(self.lowered, node) for node in result.theirs]
