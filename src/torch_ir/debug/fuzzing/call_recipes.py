@@ -360,11 +360,16 @@ _RECIPES: dict[str, Recipe] = {
     "searchsorted.Scalar": _recipe("sorted_sequence=a:s"),
     "bucketize.Tensor": _recipe("self=*S boundaries=a:s"),
     "bucketize.Scalar": _recipe("boundaries=a:s"),
+    "histogram.bins_tensor": _recipe("self=*S bins=a:s weight=*S"),
+    "_histogramdd_bin_edges": _recipe("self=n,2 weight=n", bins=[(1, 3), (2, 2)]),
     "one_hot": _recipe("self=*S:i<5", num_classes=[5, 6]),
     "prelu": _recipe("self=n,c,*S weight=c"),
     "_prelu_kernel": _recipe("self=n,c weight=c"),
     "glu": _recipe("self=*S,4", dim=[-1]),
     "glu_jvp": _recipe("glu=*S,2 x=*S,4 dx=*S,4", dim=[-1]),
+    "glu_backward_jvp": _recipe(
+        "grad_x=*S,4 grad_glu=*S,2 x=*S,4 dgrad_glu=*S,2 dx=*S,4", dim=[-1]
+    ),
     "_masked_softmax": _recipe("self=a,b mask=a,b:b", dim=[0, 1], mask_type=[2]),
     "_masked_softmax_backward": _recipe("grad_output=a,b output=a,b mask=a,b:b", dim=[0, 1]),
     "to.device": _recipe("self=*S", device=[Device("cpu")]),

@@ -222,12 +222,12 @@ class _Grower(ValuePool):
             pattern = recipe.operands.get(name)
             if pattern is None or not (argument.takes_tensor or argument.takes_tensor_list):
                 continue
-            is_left_out = argument.is_optional and random.random() < 0.4
-            if is_left_out:
+            if pattern.kind == "i" and sizes.get(pattern.limit) == 0:
+                return None  # there is no place to name
+            if argument.is_optional and random.random() < 0.4:
                 continue
-            count = random.choice((1, 2, 2, 3)) if argument.takes_tensor_list else 1
-            if pattern.kind:
-                count = 1
+            many = random.choice((1, 2, 2, 3)) if argument.takes_tensor_list else 1
+            count = 1 if pattern.kind else many
             dtype = "" if first is None else first.meta.dtype
             if pattern.kind in ("", "p", "s") and first is not None and dtype == "bool":
                 dtype = self.main if recipe.operands[next(iter(found))].kind == "b" else dtype

@@ -200,13 +200,18 @@ def separable(call: BoundedCall) -> Errors:
     if call.is_narrow:
         error = error + call.result_unit * ROUNDED * rank * terms
     reach = CUBIC_REACH if any(kind in call.op_type for kind in ("cubic", "lanczos")) else 1
-    for place, matrix in enumerate(weights):
+    touched: list[Array] = []
+    for matrix in weights:
         size, places = matrix.shape
         steep = min(1.0, places / size) if "_aa" in call.op_type else 1.0
         near = _widened_by(matrix != 0, REACH)  # a position off gives a weight to what has none
-        touched = near * (np.arange(1, size + 1)[:, None] * steep * reach)
-        moved = [touched if i == place else np.abs(m) for i, m in enumerate(weights)]
-        error = error + call.unit * POSITIONS * through(sizes, moved, back=back)
+        off = call.unit * POSITIONS * np.arange(1, size + 1)[:, None] * steep * reach
+        touched.append(near * off)
+    for place, own in enumerate(touched):
+        others = [own if i == place else np.abs(m) for i, m in enumerate(weights)]
+        error = error + through(sizes, others, back=back)
+    if rank > 1:  # where weights along two axes are next to nothing
+        error = error + through(sizes, touched, back=back)
     way = _on_the_way(given, weights, back=back) if reach > 1 else terms
     return [call.opened(error, way) + _by_no_weight(given, weights, back=back)]
 

@@ -123,8 +123,13 @@ def bag_weights(call: BoundedCall) -> Errors:
 
 
 def histogram(call: BoundedCall) -> Errors:
-    """Bound counts by what lies as near to an edge as this is off, and sums of weights."""
+    """Bound counts by what lies as near to an edge as this is off, and sums of weights.
+
+    Where edges are in no order, all is open.
+    """
     result, edges = call.results
+    if not _ascends(edges):
+        return [np.full(result.shape, np.inf), None]
     is_given = "bins_tensor" in call.op_type
     bins = call.arguments.get("bins", 100)  # as torch has it
     exact = edges if is_given else equal_edges(call["self"], bins, call["range"])
@@ -150,6 +155,10 @@ def histogram(call: BoundedCall) -> Errors:
         error = _as_density(call, counts, error, np.diff(wide), off)
     lost = moduli(result) + error >= 1 / call.result_unit
     return [np.where(lost & (call["density"] is not True), np.inf, error), off or None]
+
+
+def _ascends(edges: Array) -> bool:
+    return bool(np.all(edges[1:] >= edges[:-1]))
 
 
 def _as_density(
@@ -214,9 +223,12 @@ def edges(call: BoundedCall) -> Errors:
 def histograms(call: BoundedCall) -> Errors:
     """Bound counts as :func:`histogram`, of rows that may lie in other bins of some column.
 
-    At the ends of a range that rows themselves give, none lies outside.
+    At the ends of a range that rows themselves give, none lies outside. Where edges are in no
+    order, all is open.
     """
     (result,), is_given = call.results, isinstance(call["bins"][0], np.ndarray)
+    if is_given and not all(map(_ascends, call["bins"])):
+        return [np.full(result.shape, np.inf)]
     exact, ends = call["bins"], call["range"]
     if not is_given:
         exact = histogramdd_edges(call["self"], exact, range=ends)

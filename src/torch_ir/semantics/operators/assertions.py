@@ -52,8 +52,9 @@ def assert_tensor_metadata(
 
 
 @denotes("aten.sym_constrain_range.default", "aten.sym_constrain_range_for_size.default")
-def sym_constrain_range(size: int, min: int | None = None, max: int | None = None) -> tuple[()]:
-    """``min ≤ size ≤ max``, where they are given."""
+def sym_constrain_range(size: float, min: int | None = None, max: int | None = None) -> tuple[()]:
+    """``min ≤ size ≤ max``, where they are given; of a size that is no integer, the whole part."""
+    size = int(size)
     if (min is not None and size < min) or (max is not None and size > max):
         raise InvalidIRError(f"the program asserts {size} to be from {min} to {max}")
     return ()

@@ -137,7 +137,7 @@ def histogram_by_edges(
     edges, values = widened(bins), widened(self).reshape(-1)
     inside = (values >= edges[0]) & (values <= edges[-1])
     weights = np.ones(values.shape) if weight is None else widened(weight).reshape(-1)
-    places = np.minimum(np.searchsorted(edges, values[inside], "right") - 1, len(edges) - 2)
+    places = bin_of(values[inside], edges)
     counts = np.bincount(places, weights[inside], minlength=len(edges) - 1)
     result = counts / (counts.sum() * np.diff(edges)) if density else counts
     return rounded(result, self.dtype), rounded(edges, self.dtype)
@@ -155,6 +155,7 @@ def histogram(
 
     Of no elements it is from 0 to 1; where its ends are equal, ½ to either side.
     """
+    _require_bins(bins)
     return histogram_by_edges(self, equal_edges(self, bins, range), **weighing)
 
 
@@ -170,7 +171,10 @@ def histogramdd_edges(
     weight: Array | None = None,
     density: bool = False,
 ) -> tuple[Array, ...]:
-    """The edges of equally wide bins of each column, as of :func:`histogram`: [*, d] → d edges."""
+    """The edges of equally wide bins of each column, as of :func:`histogram`: [*, d] → d edges.
+
+    No bins have the lower end of the range.
+    """
     columns = self.reshape(-1, self.shape[-1]).T
     if len(columns) != len(bins) or not is_float(self.dtype):
         raise InvalidIRError(f"{self.dtype} {list(self.shape)} has no {len(bins)} columns")
@@ -227,18 +231,24 @@ def histogramdd(
     **weighing: Any,
 ) -> Array:
     """The same by the edges of ``_histogramdd_bin_edges``."""
+    _require_bins(*bins)
     return histogramdd_by_edges(self, histogramdd_edges(self, bins, range=range), **weighing)
+
+
+def _require_bins(*bins: int) -> None:
+    if min(bins) < 1:
+        raise InvalidIRError(f"a histogram has no {min(bins)} bins")
 
 
 def equal_edges(values: Array, bins: int, given: Sequence[float] | None) -> Array:
     """Return the edges of equally wide bins, in the type of the values.
 
     Raises:
-        InvalidIRError: There are no bins, or the range is not finite or falls.
+        InvalidIRError: There are fewer than no bins, or the range is not finite or falls.
     """
     ends = (0.0, 1.0) if not values.size else (float(values.min()), float(values.max()))
     low, high = ends if given is None else (float(end) for end in given)
-    if bins < 1 or not (np.isfinite([low, high]).all() and low <= high):
+    if bins < 0 or not (np.isfinite([low, high]).all() and low <= high):
         raise InvalidIRError(f"there are no {bins} bins from {low} to {high}")
     if low == high:
         low, high = low - 0.5, high + 0.5

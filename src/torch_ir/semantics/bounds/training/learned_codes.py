@@ -47,7 +47,7 @@ def gradients(call: BoundedCall) -> Errors:
     first, last = np.rint(codes - off), np.rint(codes + off)
     kept = [(ends >= least) & (ends <= most) for ends in (first, last)]
     lost, moved = kept[0] != kept[1], last - first
-    gradient = call.size("grad")
+    gradient = call.size("grad").reshape(values.shape)  # of a number it may be a list of one
     inside = (np.abs(codes) + np.abs(zeros) + 1) * 2
     outside = np.maximum(np.abs(least - zeros), np.abs(most - zeros))
     sizes = gradient * np.where(kept[0] & kept[1], inside, outside)
@@ -66,7 +66,7 @@ def gradients(call: BoundedCall) -> Errors:
 
     by_zero = gradient * np.abs(scales)
     return [
-        np.where(lost | is_open, np.inf, 0.0),
+        np.where(lost | is_open, np.inf, 0.0).reshape(call.results[0].shape),
         _open_beside(is_open, axes, count * summed(sizes) + summed(others)),
         _open_beside(is_open, axes, count * summed(by_zero) + summed(by_zero * lost)),
     ]

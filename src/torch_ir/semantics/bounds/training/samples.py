@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, moduli
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, least_normal, moduli
 from torch_ir.semantics.dtypes import Array
 
 FITTED_GAMMA, FITTED_BETA = 4e-3, 1e-2
@@ -16,11 +16,15 @@ and doubled."""
 def gamma_gradient(call: BoundedCall) -> Errors:
     """Allow what a fit is off by where it was made: of shapes from 0.1 on near samples' mean.
 
-    A series is summed below 0.8, where nothing is fitted. Else it is open.
+    A series is summed below 0.8, where nothing is fitted: of multiples of ``xᵃ``, which have to
+    be normal numbers. Else it is open.
     """
     (result,) = call.results
     a, x = np.broadcast_arrays(call.wide("self"), call.wide("output"))
-    is_fitted = (x < 0.8) | ((a >= 0.1) & (np.abs(x - a) <= 6 * (np.sqrt(a) + 1)))
+    with np.errstate(all="ignore"):
+        has_power = a * np.log(x) - 2 * np.log(a) > np.log(least_normal(call.dtype)) + 1
+        is_summed = (x < 0.8) & has_power
+        is_fitted = is_summed | ((a >= 0.1) & (np.abs(x - a) <= 6 * (np.sqrt(a) + 1)))
     return [_fitted(call, result, is_fitted & (a > 1e-3), FITTED_GAMMA)]
 
 

@@ -1,0 +1,78 @@
+"""Calls at the edge of what torch defines, which only random programs made."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import torch_ir
+
+LANCZOS = """ir {
+  input %x: f32[1, 1, 4, 4]
+  %y: f32[1, 1, 8, 8] = aten._upsample_lanczos2d_aa.vec(\
+%x, output_size=[8, 8], align_corners=True, scale_factors=None)
+  return %y
+}"""
+PART_OF_A_SIZE = """ir {
+  input %x: f32[4]
+  %y: f32[4] = aten._functional_sym_constrain_range.default(\
+size=0.5, min=None, max=0, dep_token=%x)
+  return %y
+}"""
+ONE_NUMBER = """ir {
+  input %g: bf16[1]
+  input %x: bf16[]
+  input %s: bf16[1]
+  input %z: bf16[1]
+  %y.0: f32[1], %y.1: f32[1], %y.2: f32[1] = y: \
+aten._fake_quantize_learnable_per_tensor_affine_backward.default(\
+%g, %x, %s, %z, quant_min=0, quant_max=1, grad_factor=2.0)
+  return %y.0, %y.1, %y.2
+}"""
+LARGE_SHAPES = """ir {
+  input %a: f32[4]
+  input %x: f32[4]
+  %y: f32[4] = aten._standard_gamma_grad.default(%a, %x)
+  return %y
+}"""
+NO_BINS = """ir {
+  input %x: f32[4, 2]
+  %y.0: f32[1], %y.1: f32[3] = y: aten._histogramdd_bin_edges.default(%x, bins=[0, 2])
+  return %y.0, %y.1
+}"""
+BY_EDGES = """ir {
+  input %e: f32[5]
+  input %x: f32[4]
+  %y.0: f32[4], %y.1: f32[5] = y: aten.histogram.bins_tensor(%x, %e)
+  return %y.0, %y.1
+}"""
+NEAR_ZERO = torch.zeros(1, 1, 4, 4)
+NEAR_ZERO[0, 0, 2, 2] = 100.0
+ONE = torch.ones(1, dtype=torch.bfloat16)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        (LANCZOS, [NEAR_ZERO]),  # weights along both axes are nothing but rounding
+        (PART_OF_A_SIZE, [torch.ones(4)]),
+        (ONE_NUMBER, [ONE, ONE[0] * 0.3, ONE, ONE * 0]),
+        # the power of a sample is no normal number in the first two
+        (
+            LARGE_SHAPES,
+            [torch.tensor([457.0, 3566.0, 2.0, 30.0]), torch.tensor([0.08, 0.56, 3, 0.7])],
+        ),
+        (NO_BINS, [torch.randn(4, 2)]),
+        (BY_EDGES, [torch.tensor([0.0, 1, 1, 2, 5]), torch.arange(4.0)]),
+    ],
+    ids=["lanczos", "part of a size", "one number", "large shapes", "no bins", "equal edges"],
+)
+def test_torch_agrees_with_the_meaning(text, inputs):
+    assert torch_ir.validate(torch_ir.parse(text), {}, inputs).verdict == "agree"
+
+
+def test_counts_between_edges_in_no_order_are_open():
+    edges = torch.tensor([3.0, 1, 2, 5, 0])
+    report = torch_ir.validate(torch_ir.parse(BY_EDGES), {}, [edges, torch.arange(4.0)])
+    assert report.verdict != "disagree"
