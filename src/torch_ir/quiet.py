@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 
 
 @contextmanager
@@ -26,3 +28,22 @@ def quietly() -> Generator[None, None, None]:
     with silent_log(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def silent_stderr() -> Generator[None, None, None]:
+    """Drop what code below Python writes to stderr: that of all threads, so for moments only."""
+    with suppress(AttributeError, OSError, ValueError):  # Python's stderr may be closed or another
+        sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nowhere:  # noqa: PTH123  # a name of the system
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -14,9 +14,10 @@ from torch_ir.backends.native.native_backend import NativeBackend, facts_of
 from torch_ir.backends.protocol import Delegated, Support, TupleCalled
 from torch_ir.ir import IR, OpNode
 from torch_ir.lazy import optional_module
-from torch_ir.quiet import quietly
+from torch_ir.quiet import quietly, silent_stderr
 
 _NEEDED = "the backend 'executorch'"
+_BINDINGS = "executorch.extension.pybindings.portable_lib"
 _WHOLE = frozenset(
     ("linear", "conv1d", "conv2d", "max_pool2d", "hardtanh", "hardswish", "relu6", "batch_norm")
 )
@@ -41,9 +42,8 @@ class ExecuTorch(NativeBackend):
 
     @cached_property
     def _kernels(self) -> frozenset[str]:
-        module = "executorch.extension.pybindings.portable_lib"
         with quietly():
-            library = optional_module(module, _NEEDED, "executorch")
+            library = optional_module(_BINDINGS, _NEEDED, "executorch")
         found = [name.partition("::") for name in library._get_operator_names()]
         return _WHOLE | {rest.split(".")[0] for space, _, rest in found if space == "aten"}
 
@@ -97,10 +97,22 @@ class ExecuTorch(NativeBackend):
         return _Method(blob)
 
 
+@cache
+def _make_threads() -> None:
+    """Let it make its threads, of which it writes to stderr, before a call does."""
+    with quietly():
+        library = optional_module(_BINDINGS, _NEEDED, "executorch")
+    count = getattr(library, "_threadpool_get_thread_count", None)
+    if count is not None:
+        with silent_stderr():
+            count()
+
+
 class _Method(TupleCalled):
     """A loaded method: takes tensors and sizes, gives tensors of their own."""
 
     def __init__(self, program: bytes):
+        _make_threads()
         runtime = optional_module("executorch.runtime", _NEEDED, "executorch").Runtime.get()
         self.program = program
         with quietly():

@@ -14,7 +14,7 @@ from torch_ir.backends.protocol import Delegated
 from torch_ir.backends.runtimes.onnx_model import onnx_bytes, onnx_operators
 from torch_ir.backends.runtimes.onnx_session import InPlace, Session
 from torch_ir.lazy import optional_module
-from torch_ir.quiet import quietly
+from torch_ir.quiet import quietly, silent_stderr
 
 
 class OnnxRuntime(NativeBackend):
@@ -33,7 +33,8 @@ class OnnxRuntime(NativeBackend):
 
     @cached_property
     def _runtime(self) -> Any:
-        return optional_module("onnxruntime", "the backend 'onnxruntime'", "onnxruntime")
+        with silent_stderr():  # it writes there where it may not write to the home folder
+            return optional_module("onnxruntime", "the backend 'onnxruntime'", "onnxruntime")
 
     @property
     def version(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only

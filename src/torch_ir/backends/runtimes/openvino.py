@@ -18,6 +18,7 @@ from torch_ir.backends.runtimes.narrowing import room_for_integers
 from torch_ir.backends.runtimes.openvino_model import openvino_model
 from torch_ir.backends.runtimes.openvino_request import Request
 from torch_ir.lazy import optional_module
+from torch_ir.quiet import quietly
 
 _OPTIONS: Known = {
     "INFERENCE_PRECISION_HINT": ("f32", "bf16", "f16", "dynamic"),
@@ -39,7 +40,8 @@ class OpenVino(NativeBackend):
 
     @cached_property
     def _runtime(self) -> Any:
-        return optional_module("openvino", _NEEDED, "openvino")
+        with quietly():
+            return optional_module("openvino", _NEEDED, "openvino")
 
     @property
     def version(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # read only
