@@ -4,10 +4,12 @@ import os
 import pickle  # noqa: TID251  # to write a file that must not be unpickled
 import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -178,7 +180,10 @@ def test_what_cannot_be_written(tmp_path):
         message(save, SMALL, absent) == f"{absent}: cannot be written: No such file or directory"
     )
     assert message(save, SMALL, tmp_path) == f"{tmp_path}: is a directory, not a file"
-    assert message(save, SMALL, os.devnull) == f"{os.devnull}: is not a regular file"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        assert message(save, SMALL, tmp_path / "s") == f"{tmp_path / 's'}: is not a regular file"
+    (tmp_path / "s").unlink()
     empty = "the path of a file or folder is empty\nGive the name of one."
     assert message(save, SMALL, "") == message(load, "") == empty
     assert message(save, SMALL, "a\0b").startswith(r"a\x00b: cannot be written: ")
@@ -187,6 +192,32 @@ def test_what_cannot_be_written(tmp_path):
         weighted == f"{file}: a JSON document holds no weights\nChoose a name that ends in .tir."
     )
     assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("kind", ["json", "tir"])
+def test_a_pipe_is_given_all(tmp_path, kind):
+    path, file = tmp_path / f"pipe.{kind}", tmp_path / f"m.{kind}"
+    os.mkfifo(path)
+    save(SMALL, file)
+    reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE)
+    save(SMALL, path)
+    assert reader.communicate()[0] == file.read_bytes()
+    assert stat.S_ISFIFO(path.stat().st_mode)
+
+
+def test_a_pipe_of_the_shell_and_devices(tmp_path):
+    read, write = os.pipe()
+    write_atomically(f"/dev/fd/{write}", b"all")
+    os.close(write)
+    assert os.read(read, 10) == b"all"
+    os.close(read)
+    write_atomically(os.devnull, b"all")
+    assert Path(os.devnull).is_char_device()
+    terminal, other = os.openpty()
+    name = os.ttyname(other)
+    assert message(write_atomically, name, b"all") == f"{name}: is a terminal, not a file"
+    for descriptor in (terminal, other):
+        os.close(descriptor)
 
 
 def test_an_interrupt_leaves_the_old_file(tmp_path):

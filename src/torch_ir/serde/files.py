@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
 import stat
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from os import PathLike
@@ -148,9 +150,15 @@ def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     Until then it has no name, where the system can have such files, so that nothing is left of a
     process that is killed; elsewhere a later save removes it. Nobody reads it before it has the
     owner, group and permissions of the file that it replaces, as far as the caller may give them.
+    A pipe or device, which keeps nothing that could be replaced, is given all at the end.
     """
     name = path_text(path)
     try:
+        if _is_stream(name):
+            with tempfile.TemporaryFile() as file:
+                yield file
+                _pour(file, name)
+            return
         target = Path(os.path.realpath(path))
         old = _replaced(target, name)
         _remove_leftovers(target.parent)
@@ -172,6 +180,24 @@ def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
         raise
     except (OSError, ValueError) as error:
         raise SerializationError(f"{name}: cannot be written: {_reason(error)}") from None
+
+
+def _is_stream(name: str) -> bool:
+    """Whether a path is that of a pipe, or of a device such as the null device."""
+    return is_pipe(name) or Path(name).is_char_device()
+
+
+def _pour(file: BinaryIO, name: str) -> None:
+    """Write all of a file to a pipe or device.
+
+    Raises:
+        SerializationError: It is a terminal, which would obey what it is given.
+    """
+    file.seek(0)
+    with open(name, "wb") as stream:  # noqa: PTH123  # a path of any kind, as given
+        if stream.isatty():
+            raise SerializationError(f"{name}: is a terminal, not a file")
+        shutil.copyfileobj(file, stream)
 
 
 _PREFIX, _SUFFIX = ".torch-ir-", ".tmp"
