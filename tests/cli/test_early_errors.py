@@ -194,3 +194,10 @@ def test_passes_are_listed_with_what_they_do(folder):
     done = call(folder, "opt", "--list", code=WITHOUT_TORCH)
     assert "clean-casts            Makes one cast of a chain of casts.\n" in done.stdout
     assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+def test_browse_without_a_terminal(run, monkeypatch):
+    monkeypatch.setattr("torch_ir.viz.terminal.browser", lambda ir: pytest.fail("it waits"))
+    result = run("browse", "m.ir")
+    assert result.code == 2
+    assert "browse draws on a terminal and waits for keys, and there is none" in result.err
