@@ -109,6 +109,10 @@ def test_paths_are_read(tmp_path):
     run = torch_ir.compile(tmp_path / "linear.json", str(tmp_path / "linear.pt"))
     assert same(run(*args), model(*args))
     assert run.graph.source.startswith("'Linear: 1 nodes'")
+    (tmp_path / "linear.ir").write_text(str(ir))
+    assert same(
+        torch_ir.compile(tmp_path / "linear.ir", dict(model.state_dict()))(*args), run(*args)
+    )
 
 
 def test_parameters_get_gradients_where_they_are_asked_for():

@@ -1,6 +1,7 @@
 """``torch-ir compare`` and ``torch-ir cut``: what is printed, and the exit status."""
 
 import json
+import os
 
 from torch_ir import parse
 
@@ -43,6 +44,19 @@ def test_a_device_in_a_file_is_judged_with_its_exit_status(run, place):
     assert right.out.startswith("device agrees with reference on the program: 2 compared")
     assert run("compare", "p.ir", "--run", "device.py:Nope", "--random").code == 1
     assert run("compare", "p.ir", "--mode", "other", "--random").code == 2
+
+
+def test_a_program_as_text_or_from_a_pipe_is_compared(run, place):
+    (place / "p.ir").write_text(PROGRAM)
+    read, write = os.pipe()
+    os.write(write, PROGRAM.replace("aten.neg", "aten.abs").encode())
+    os.close(write)
+    alike = run("compare", "p.ir", "--run", "p.ir", "--random")
+    found = run("compare", "p.ir", "--run", f"/dev/fd/{read}", "--random")
+    os.close(read)
+    assert (alike.code, found.code) == (0, 1)
+    assert f"/dev/fd/{read} DISAGREES with reference on the program" in found.out
+    assert "node 'b' (aten.neg.default)" in found.out
 
 
 def test_parts_are_cut_and_their_inputs_recorded(run, place):

@@ -27,7 +27,7 @@ from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.placement import Placement, one_device
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators
-from torch_ir.serde import load_ir
+from torch_ir.serde.programs import read_program
 from torch_ir.weights import load_weights
 
 
@@ -196,7 +196,7 @@ def _loaded(path: Any) -> IR:
             f"what is compiled is an IR or the path of one, got {type(path).__name__}",
             remedy="Make one with torch_ir.extract_ir(model, example_inputs).",
         )
-    return load_ir(path)
+    return read_program(path)
 
 
 def _require_sizes(ir: IR, dynamic: bool | None) -> None:

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -17,7 +17,6 @@ from torch_ir.cli import console
 from torch_ir.cli.progress import progress
 from torch_ir.errors import (
     InputError,
-    ParseError,
     SerializationError,
     closest_file,
     code_of,
@@ -51,64 +50,13 @@ def read_ir(path: str) -> IR:
         SerializationError: It cannot be read, or is JSON or an archive that is no IR.
         ParseError: It is text that is no IR text.
     """
-    if path == STDIO:
-        return _read_stream(sys.stdin.buffer, "stdin")
-    from torch_ir.serde.files import is_pipe, open_for_reading
+    from torch_ir.serde.programs import program_in, read_program
 
-    if is_pipe(path):
-        with open_for_reading(path) as file:
-            return _read_stream(file, path)
+    if path == STDIO:
+        return program_in(sys.stdin.buffer, "stdin")
     is_long = Path(path).is_file() and Path(path).stat().st_size > LARGE
     with progress(f"reading {path}") if is_long else nullcontext():
-        return _read_file(path)
-
-
-def _read_file(path: str) -> IR:
-    from torch_ir.serde import MAX_JSON_BYTES, load
-
-    if Path(path).suffix in (".json", ".tir"):
-        return load(path)
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_JSON_BYTES)
-    except (OSError, ValueError):
-        return load(path)  # which says what is wrong
-    return _parse(data, path) if _is_text(data) else load(path)
-
-
-def _read_stream(stream: IO[bytes], name: str) -> IR:
-    """Read the IR in what can be read once."""
-    from torch_ir.serde import MAX_JSON_BYTES, load, loads
-
-    data = stream.read(MAX_JSON_BYTES)
-    if data.startswith(b"PK"):
-        with tempfile.TemporaryDirectory() as directory:
-            file = Path(directory) / "stdin.tir"
-            file.write_bytes(data + stream.read())
-            return load(file)
-    return _parse(data, name) if _is_text(data) else loads(data, name=name)
-
-
-def _is_text(data: bytes) -> bool:
-    """Whether it can only be IR text: neither JSON nor binary."""
-    start = data.lstrip()[:1]
-    return bool(start) and start not in b"{[" and not data.startswith(b"PK") and b"\0" not in data
-
-
-def _parse(data: bytes, name: str) -> IR:
-    from torch_ir.ir.text import parse
-
-    try:
-        return parse(data.decode())
-    except UnicodeDecodeError:
-        raise SerializationError(
-            f"{name}: is neither JSON, an archive nor text",
-            remedy="Give a file that torch-ir wrote.",
-        ) from None
-    except ParseError as error:
-        raise ParseError(
-            f"{name}: {error.message}", picture=error.picture, remedy=error.remedy
-        ) from None
+        return read_program(path)
 
 
 def has_weights(path: str) -> bool:

@@ -37,7 +37,8 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import dead_after, external_keys
 from torch_ir.passes.common_subexpressions import is_repeatable
 from torch_ir.semantics.denote import denote
-from torch_ir.serde import load_ir
+from torch_ir.serde.files import is_pipe
+from torch_ir.serde.programs import read_program
 from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.torch_api import constant_tensor, constant_tensors
 from torch_ir.weights import check_weights
@@ -306,8 +307,10 @@ def _named(name: str) -> AnySource:
         if not Path(name).exists():
             raise InvalidIRError(f"there is no file {name}", remedy=closest_file(name) or None)
         return GoldenSource(load_file(name), Path(name).name)
+    if is_pipe(name):
+        return LoweredSource(read_program(name), name)
     if name.endswith(IR_SUFFIXES):
-        return LoweredSource(load_ir(name), Path(name).name)
+        return LoweredSource(read_program(name), Path(name).name)
     found = find_backend(name)
     if isinstance(found, DelegateBackend):
         return BackendSource(found)
