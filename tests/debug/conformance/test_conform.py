@@ -244,7 +244,7 @@ def test_a_backend_that_loses_nan_is_found_by_special_numbers():
 @pytest.mark.parametrize(
     ("fails", "said"),
     [
-        (lambda calls, given: calls == 2, "at a second call: "),
+        (lambda calls, given: calls == 2, ", in a second call"),
         (lambda calls, given: not given[0].is_contiguous(), "where operands lie otherwise in "),
         (lambda calls, given: given[0].storage_offset() > 0, "where operands lie otherwise in "),
     ],
@@ -269,4 +269,4 @@ def test_a_fault_of_a_second_call_or_of_other_strides_is_found(fails, said):
 
     card = conform(Sometimes(), operators=["aten.mul.Tensor"], dtypes=["float32"])
     assert {row.status for row in card.failures} == {"wrong"}
-    assert all(row.reason.startswith(said) for row in card.failures)
+    assert all(said in row.reason for row in card.failures)

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 
 from torch_ir.debug.comparing.judgment import Judging, PartFault
 from torch_ir.debug.comparing.keeping import Kept
 from torch_ir.debug.comparing.sources import (
+    BackendSource,
     GoldenSource,
     PartSource,
     ReferenceSource,
@@ -23,7 +25,7 @@ from torch_ir.debug.comparing.sources import (
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.reference.denotation import REFUSED, Meaning, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
-from torch_ir.debug.reference.tolerance_check import Error
+from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.debug.shrinking.minimal import minimal
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
@@ -291,8 +293,8 @@ def _neighbors(
             yield node, inside[names.pop()]
 
 
-class Unit:
-    """A subgraph that one source runs as a whole.
+class _Part:
+    """A subgraph that one source runs, as a whole or pieces of it.
 
     Args:
         state: The other side, where the subgraph begins.
@@ -316,90 +318,6 @@ class Unit:
         names = {meta.name for node in nodes for meta in node.inputs}
         self.given = {name: state.values[name] for name in names & state.values.keys()}
 
-    def found(self) -> list[Found]:
-        """Return what is wrong, each fault with its nodes."""
-        state = self.state
-        alone: list[Found] = []
-        seen: set[str] = set()
-        wanted = {meta.name for meta in self.returned}
-        for node in self.nodes:
-            known = state.known(node)
-            fed = {**state.values, **state.flow} if state.flow else state.values
-            results = self._run([node], node.outputs, fed)
-            if not isinstance(results, Exception):
-                alone += self._judged(node, known, results, seen)
-            elif len(self.nodes) == 1:
-                state.reasons[node.name] = "it raised"
-                alone = [self._raised([node], results)]
-            elif lacking := state.lacking(node):
-                state.flow_on(node, ())
-                state.reasons[node.name] = lacking
-            state.keep(known)
-            self.known |= known
-            state.done(node)
-        state.values |= {name: self.known[name] for name in wanted}
-        if len(self.nodes) == 1 or alone:
-            return alone
-        return self._together(seen)
-
-    def _judged(
-        self, node: OpNode, known: Values, results: Sequence[torch.Tensor], seen: set[str]
-    ) -> list[Found]:
-        state = self.state
-        if lacking := state.lacking(node):
-            state.flow_on(node, results)
-            state.reasons[node.name] = lacking
-            return []
-        faults = faults_since(state, node, known, results)
-        if isinstance(faults, str):
-            if node.op_type in VALUES_OPEN:  # shape and type are all that it has
-                state.covered.add(node.name)
-            else:
-                state.reasons[node.name] = faults
-            return []
-        if faults and state.is_refuted(state.since_seen(node), node.outputs, known):
-            state.flow_on(node, results)
-        state.compared.add(node.name)
-        seen.add(node.name)
-        return [Found((node,), fault) for fault in faults]
-
-    def _together(self, seen: set[str]) -> list[Found]:
-        """What only several nodes at once do wrong."""
-        state, producers = self.state, self.state.program.producers
-        returned = [meta for meta in self.returned if state.has(meta.name)]
-        before = {producers[name].name for name in self.given if name in producers}
-        if not returned or before & state.unseen:
-            return []
-        whole = self._run(self.nodes, returned, self.given)
-        values = {**self.given, **self.known}
-        unseen = any(node.name in state.unseen for node in self.nodes)
-        if isinstance(whole, Exception):
-            for node in self.nodes:
-                state.reasons.setdefault(node.name, "its part raised")
-            nodes = self._smallest(self.nodes, values) or self.nodes
-            live = live_out(state.program, nodes, unread=True)
-            results = self._run(nodes, live, values)
-            return [self._raised(nodes, results if isinstance(results, Exception) else whole)]
-        faults = region_faults(state, self.nodes, returned, values, self.known, whole)
-        if unseen:
-            return [] if isinstance(faults, str) else [Found(self.nodes, f) for f in faults]
-        if isinstance(faults, str):
-            if half := self._half(self.nodes, values):
-                return self._of(self._smallest(half, values) or half, values)
-        elif faults:
-            nodes = self._smallest(self.nodes, values)
-            return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
-        else:
-            state.covered |= {node.name for node in self.nodes} - seen
-            for node in self.nodes:
-                state.reasons.pop(node.name, None)
-        if len(self.nodes) > MAX_PAIRS:
-            return []
-        for nodes in self._pairs(self.nodes):
-            if found := self._of(nodes, values):
-                return found
-        return []
-
     def _half(self, nodes: Sequence[OpNode], values: Values) -> tuple[OpNode, ...]:
         """A half of nodes that cannot be judged together, or a half of one, that shows a fault."""
         middle = len(nodes) // 2
@@ -414,8 +332,6 @@ class Unit:
 
     def _pairs(self, nodes: Sequence[OpNode]) -> Iterator[tuple[OpNode, ...]]:
         return _neighbors(self.state.program, nodes, self.returned)
-
-    # -- the smallest part that shows a fault -----------------------------------------------------
 
     def _smallest(self, every: tuple[OpNode, ...], values: Values) -> tuple[OpNode, ...]:
         """The shortest run that shows a fault, without what it does not need; or a pair in it.
@@ -455,10 +371,23 @@ class Unit:
     def _faults(self, nodes: Sequence[OpNode], values: Values) -> list[Found] | str:
         """What is wrong with some nodes run together, or why they cannot be judged."""
         returned = live_out(self.state.program, nodes, unread=True)
-        results = self._run(nodes, returned, values)
+        return self._judgments(nodes, returned, values, self._run(nodes, returned, values))
+
+    def _judgments(
+        self,
+        nodes: Sequence[OpNode],
+        returned: Sequence[TensorMeta],
+        values: Values,
+        results: Sequence[torch.Tensor] | Exception,
+    ) -> list[Found] | str:
+        """What is wrong with these results of some nodes, or why they cannot be judged."""
         if isinstance(results, Exception):
             return [self._raised(nodes, results)]
-        faults = region_faults(self.state, nodes, returned, values, self.known, results)
+        if len(nodes) == 1:
+            state = replace(self.state, values=dict(values))
+            faults = node_faults(state, nodes[0], self.known, results)
+        else:
+            faults = region_faults(self.state, nodes, returned, values, self.known, results)
         return faults if isinstance(faults, str) else [Found(tuple(nodes), f) for f in faults]
 
     def _run(
@@ -469,7 +398,158 @@ class Unit:
             made = attempt(self.source.call, body, values, self.state.symbols)
         return made.error if isinstance(made, Raised) else made
 
+    def _is_error(self, nodes: Sequence[OpNode], values: Values) -> bool:
+        live = live_out(self.state.program, nodes, unread=True)
+        return isinstance(self._run(nodes, live, values), Exception)
+
     def _raised(self, nodes: Sequence[OpNode], error: Exception) -> Found:
         value = nodes[-1].outputs[0].name if nodes[-1].outputs else ""
         told = Error(part=float("inf"), reason=error_text(error))
         return Found(tuple(nodes), PartFault(value, "error", told))
+
+
+class Unit(_Part):
+    """A subgraph that one source runs as a whole, and what is wrong with it."""
+
+    def found(self) -> list[Found]:
+        """Return what is wrong, each fault with its nodes."""
+        state = self.state
+        alone: list[Found] = []
+        seen: set[str] = set()
+        raised: dict[str, Exception] = {}
+        wanted = {meta.name for meta in self.returned}
+        results: Sequence[torch.Tensor] | Exception = ()
+        for node in self.nodes:
+            known = state.known(node)
+            fed = {**state.values, **state.flow} if state.flow else state.values
+            results = self._run([node], node.outputs, fed)
+            if not isinstance(results, Exception):
+                alone += self._judged(node, known, results, seen)
+            elif len(self.nodes) == 1:
+                state.reasons[node.name] = "it raised"
+                alone = [self._raised([node], results)]
+            elif lacking := state.lacking(node):
+                state.flow_on(node, ())
+                state.reasons[node.name] = lacking
+            else:
+                raised[node.name] = results
+                state.reasons[node.name] = f"alone it raised {error_text(results)}"
+            state.keep(known)
+            self.known |= known
+            state.done(node)
+        state.values |= {name: self.known[name] for name in wanted}
+        if len(self.nodes) == 1:
+            return alone or self._again(results, self.nodes[0].outputs, self.known)
+        return self._together(alone, seen, raised)
+
+    def _judged(
+        self, node: OpNode, known: Values, results: Sequence[torch.Tensor], seen: set[str]
+    ) -> list[Found]:
+        state = self.state
+        if lacking := state.lacking(node):
+            state.flow_on(node, results)
+            state.reasons[node.name] = lacking
+            return []
+        faults = faults_since(state, node, known, results)
+        if isinstance(faults, str):
+            if node.op_type in VALUES_OPEN:  # shape and type are all that it has
+                state.covered.add(node.name)
+            else:
+                state.reasons[node.name] = faults
+            return []
+        if faults and state.is_refuted(state.since_seen(node), node.outputs, known):
+            state.flow_on(node, results)
+        state.compared.add(node.name)
+        seen.add(node.name)
+        return [Found((node,), fault) for fault in faults]
+
+    def _together(
+        self, alone: list[Found], seen: set[str], raised: Mapping[str, Exception]
+    ) -> list[Found]:
+        """What is wrong with nodes alone, or else what only several at once do wrong."""
+        state, producers = self.state, self.state.program.producers
+        returned = [meta for meta in self.returned if state.has(meta.name)]
+        before = {producers[name].name for name in self.given if name in producers}
+        if not returned or before & state.unseen:
+            return alone
+        whole = self._run(self.nodes, returned, self.given)
+        values = {**self.given, **self.known}
+        unseen = any(node.name in state.unseen for node in self.nodes)
+        if isinstance(whole, Exception):
+            state.reasons |= dict.fromkeys(raised, "it raised")
+            for node in self.nodes:
+                state.reasons.setdefault(node.name, "its part raised")
+            return [*alone, *(self._errors(raised, values) or self._error(whole, values))]
+        if alone:
+            return alone
+        faults = region_faults(state, self.nodes, returned, values, self.known, whole)
+        if unseen:
+            return [] if isinstance(faults, str) else [Found(self.nodes, f) for f in faults]
+        if isinstance(faults, str):
+            if half := self._half(self.nodes, values):
+                return self._of(self._smallest(half, values) or half, values)
+        elif faults:
+            nodes = self._smallest(self.nodes, values)
+            return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
+        else:
+            state.covered |= {node.name for node in self.nodes} - seen
+            for node in self.nodes:
+                state.reasons.pop(node.name, None)
+        if again := self._again(whole, returned, values):
+            return again
+        if len(self.nodes) > MAX_PAIRS:
+            return []
+        for nodes in self._pairs(self.nodes):
+            if found := self._of(nodes, values):
+                return found
+        return []
+
+    def _errors(self, raised: Mapping[str, Exception], values: Values) -> list[Found]:
+        """The nodes that raise alone, and with each neighbor too."""
+        pairs = [pair for pair in self._pairs(self.nodes) if any(n.name in raised for n in pair)]
+        fine = {n.name for pair in pairs if not self._is_error(pair, values) for n in pair}
+        return [
+            self._raised([node], raised[node.name])
+            for node in self.nodes
+            if node.name in raised and node.name not in fine
+        ]
+
+    def _error(self, error: Exception, values: Values) -> list[Found]:
+        """The smallest part that raises, where all nodes together do."""
+        nodes = self._smallest(self.nodes, values) or self.nodes
+        results = self._run(nodes, live_out(self.state.program, nodes, unread=True), values)
+        return [self._raised(nodes, results if isinstance(results, Exception) else error)]
+
+    def _again(
+        self,
+        first: Sequence[torch.Tensor] | Exception,
+        returned: Sequence[TensorMeta],
+        values: Values,
+    ) -> list[Found]:
+        """What a second call of what a backend compiled does wrong, as of state that it keeps."""
+        if not isinstance(self.source, BackendSource) or isinstance(first, Exception):
+            return []
+        values = {**self.given, **values}
+        results = self._run(self.nodes, returned, values)
+        if not isinstance(results, Exception) and _are_same(first, results):
+            return []
+        found = self._judgments(self.nodes, returned, values, results)
+        if isinstance(found, str) or not found:
+            return []
+        if len(self.nodes) > 1:
+            found = [item for node in self.nodes for item in self._of([node], values)] or found
+        return [Found(item.nodes, _in_a_second_call(item.fault)) for item in found]
+
+
+def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+    """Whether two calls gave the same to the bit; what is no tensor is not."""
+    pairs = [*zip(first, second, strict=False)]
+    tensors = all(isinstance(item, torch.Tensor) for pair in pairs for item in pair)
+    is_whole = len(first) == len(second) and tensors
+    return is_whole and not any(same_bits(*pair).reason for pair in pairs)
+
+
+def _in_a_second_call(fault: PartFault) -> PartFault:
+    return replace(
+        fault, error=replace(fault.error, reason=f"{fault.error.reason}, in a second call")
+    )
