@@ -32,6 +32,7 @@ from torch_ir.ir import IR
 _MODES = ("accumulated", "both")
 _MEANING = ("reference", "denotation")
 Tensors = Mapping[str, torch.Tensor]
+_Key = tuple[str, str, str]
 
 
 def fuzz(
@@ -81,21 +82,22 @@ def fuzz(
         with unwarned():
             program = random_program(seed + tried, nodes=nodes, operators=operators, dtypes=dtypes)
             found = trial.look(program)
-        if found is not None and out is not None:
-            found.reduced.save(Path(out) / found.name)
+        if out is not None:
+            for finding in found:
+                finding.reduced.save(Path(out) / finding.name)
     return trial.report(source.name, time.monotonic() - start)
 
 
 class _Trial:
     def __init__(self, backend: Any, against: Reader, *, is_delegate: bool):
         self.backend, self.against, self.is_delegate = backend, against, is_delegate
-        self.findings: dict[tuple[str, str, str], FuzzFinding] = {}
+        self.findings: dict[_Key, FuzzFinding] = {}
         self.operators, self.dtypes = Counter[str](), Counter[str]()
         self.refused = Counter[str]()
         self.programs = 0
         self._is_own = backend == "aten" and against in _MEANING
 
-    def look(self, program: RandomProgram) -> FuzzFinding | None:
+    def look(self, program: RandomProgram) -> list[FuzzFinding]:
         """Try a program; return what is new about it."""
         self.programs += 1
         for node in program.ir.nodes:
@@ -103,27 +105,33 @@ class _Trial:
             self.dtypes.update([meta.dtype for meta in node.outputs])
         case = program.ir, program.weights, program.inputs
         try:
-            first = self._first(*case)
-            again = first and self._first(*case)
+            found = self._wrong(*case)
+            again = self._wrong(*case) if found else {}
         except TorchIRError as error:  # what no reader runs is no finding
             self.refused[first_line(error)[:60]] += 1
-            return None
-        if first is None or again is None or (key := _key(program.ir, first)) in self.findings:
-            return None
-        self.findings[key] = self._reduced(program, key)
-        return self.findings[key]
+            return []
+        new = [key for key in found if key in again and key not in self.findings]
+        self.findings |= {key: self._reduced(program, key) for key in new}
+        return [self.findings[key] for key in new]
 
-    def _first(self, ir: IR, weights: Tensors, inputs: Sequence[Any]) -> NodeDivergence | None:
-        """What is wrong first: with a delegate as a whole, before each node is compiled alone."""
+    def _wrong(
+        self, ir: IR, weights: Tensors, inputs: Sequence[Any]
+    ) -> dict[_Key, NodeDivergence]:
+        """What is wrong: with a delegate as a whole, before each node is compiled alone."""
         if self._is_own:
-            return self._first_of_own(ir, weights, inputs)
+            own = self._first_of_own(ir, weights, inputs)
+            return {} if own is None else {_key(ir, own): own}
+        found: tuple[NodeDivergence, ...] = ()
         for mode in _MODES if self.is_delegate else _MODES[-1:]:
-            first = compare(
+            found = compare(
                 ir, weights, inputs, run=self.backend, against=self.against, mode=mode
-            ).first
-            if first is None:
+            ).divergences
+            if not found:
                 break
-        return first  # pyright: ignore[reportPossiblyUnboundVariable]  # there is a mode
+        first: dict[_Key, NodeDivergence] = {}
+        for each in found:
+            first.setdefault(_key(ir, each), each)
+        return first
 
     def _first_of_own(
         self, ir: IR, weights: Tensors, inputs: Sequence[Any]
@@ -142,25 +150,22 @@ class _Trial:
             self.refused[found.reason[:60]] += 1
         return None
 
-    def _reduced(self, program: RandomProgram, key: tuple[str, str, str]) -> FuzzFinding:
+    def _reduced(self, program: RandomProgram, key: _Key) -> FuzzFinding:
         """The same failure in a smaller program: of that operator, kind and class of dtypes."""
 
         def oracle(ir: IR, weights: Tensors, inputs: Sequence[torch.Tensor]) -> str | None:
             try:
-                told = self._first(ir, weights, inputs)
+                told = self._wrong(ir, weights, inputs).get(key)
             except TorchIRError:
                 return None
-            if told is None or _key(ir, told) != key:
-                return None
-            return told.failure
+            return None if told is None else told.failure
 
         name = self.backend if isinstance(self.backend, str) else self.backend.name
         compared = COMPARE.format(run=name, against=str(self.against))
         script = VALIDATE if self._is_own else compared
         small = reduce(program.ir, program.weights, program.inputs, oracle)
         small = replace(small, script=script)
-        first = self._first(small.ir, small.weights, small.inputs)
-        assert first is not None  # noqa: S101  # it failed
+        first = self._wrong(small.ir, small.weights, small.inputs)[key]
         operator, kind, dtypes = key
         return FuzzFinding(small, kind, operator, dtypes, program.seed, first)
 
@@ -187,7 +192,7 @@ def _as_written(ir: IR, found: Divergence) -> NodeDivergence:
     return NodeDivergence(*told, (node.name,), reason=found.reason)
 
 
-def _key(ir: IR, found: NodeDivergence) -> tuple[str, str, str]:
+def _key(ir: IR, found: NodeDivergence) -> _Key:
     """What tells findings apart."""
     node = ir.by_name.get(found.node)
     dtype = node.outputs[0].dtype if node is not None and node.outputs else ""
