@@ -120,6 +120,22 @@ def test_a_fault_of_a_second_call_of_the_whole():
     assert report.first.reason == "RuntimeError: used up, in a second call"
 
 
+def test_each_pair_that_only_together_is_wrong_is_named():
+    ops = ["exp", "neg", "sin", "cos", "abs", "tanh"]
+    lines = [f"%v{i + 1}: f32[3] = aten.{op}.default(%v{i})" for i, op in enumerate(ops)]
+    program = parse("\n".join(["ir {", "input %v0: f32[3]", *lines, "return %v6", "}"]))
+
+    class Fused(Faulty):
+        def compile(self, ir, payload):
+            names = [node.name for node in ir.nodes]
+            pairs = [pair for pair in (("v1", "v2"), ("v4", "v5")) if {*pair} <= {*names}]
+            plain = Faulty(lambda name, value, *_: value + any(name in p[1:] for p in pairs))
+            return plain.compile(ir, payload)
+
+    report = compare(program, {}, INPUTS, run=Fused(None))
+    assert [item.region for item in report.divergences] == [("v1", "v2"), ("v4", "v5")]
+
+
 def test_what_varies_within_its_bound_is_no_fault():
     _, faults = found(lambda name, value, call, size: value.nextafter(value + call))
     assert faults == []

@@ -490,19 +490,25 @@ class Unit(_Part):
                 return self._of(self._smallest(half, values) or half, values)
         elif faults:
             nodes = self._smallest(self.nodes, values)
-            return self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
+            found = self._of(nodes, values) if nodes else [Found(self.nodes, f) for f in faults]
+            return [*found, *self._wrong_pairs(values, nodes)] if len(nodes) == 2 else found
         else:
             state.covered |= {node.name for node in self.nodes} - seen
             for node in self.nodes:
                 state.reasons.pop(node.name, None)
         if again := self._again(whole, returned, values):
             return again
-        if len(self.nodes) > MAX_PAIRS:
-            return []
-        for nodes in self._pairs(self.nodes):
-            if found := self._of(nodes, values):
-                return found
-        return []
+        return self._wrong_pairs(values)
+
+    def _wrong_pairs(self, values: Values, known: Sequence[OpNode] = ()) -> list[Found]:
+        """What neighbors do wrong together, each node in one pair; not those that are known."""
+        found, used = list[Found](), {node.name for node in known}
+        for nodes in self._pairs(self.nodes) if len(self.nodes) <= MAX_PAIRS else ():
+            names = {node.name for node in nodes}
+            if used.isdisjoint(names) and (wrong := self._of(nodes, values)):
+                found += wrong
+                used |= names
+        return found
 
     def _errors(self, raised: Mapping[str, Exception], values: Values) -> list[Found]:
         """The nodes that raise alone, and with each neighbor too."""
