@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import compile_graph, extract_ir, parse, validate
+from torch_ir import DelegateBackend, compile_graph, extract_ir, parse, validate
+from torch_ir.backends import SUPPORTED
 from torch_ir.debug.copies import copied
 from torch_ir.debug.judging import expecting
 from torch_ir.debug.reference.eager_call import call_plainly
@@ -174,3 +175,38 @@ def test_a_write_through_repeated_memory_spills_nothing():
       return %y, %f
     }"""
     assert agrees(text, (torch.tensor([1.0, -1.0]),))
+
+
+class Whole(DelegateBackend):
+    """Takes all of a program as one part."""
+
+    name = "whole"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def compile(self, ir, payload):
+        graph = compile_graph(ir)
+
+        def run(*given):
+            rest = iter(given)
+            return graph.eval([payload[n] if n in payload else next(rest) for n in ir.input_names])
+
+        return run
+
+
+def test_results_of_a_part_that_takes_state_may_be_copies():
+    ir = parse("""ir "P" {
+      weight @h: f32[4]
+      weight @k: f32[4]
+      input %x: f32[4]
+      %a: f32[4] = aten.add_.Tensor(@h, %x)
+      %v: f32[3] = aten.slice.Tensor(@k, 0, 1, 4)
+      %w: f32[2] = aten.slice.Tensor(%x, 0, 0, 2)
+      %b: f32[2] = aten.slice.Tensor(%a, 0, 0, 2)
+      mutate @h = @h
+      return %v, %w, %b, @k
+    }""")
+    weights = {"h": torch.zeros(4), "k": torch.ones(4)}
+    report = validate(ir, weights, (torch.ones(4),), backend=Whole())
+    assert report.verdict == "agree", report

@@ -8,7 +8,7 @@ not kept, but their hashes, and after a write that of the whole storage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -237,9 +237,9 @@ class Memory:
 
     # -- at the end -------------------------------------------------------------------------------
 
-    def ended(self, outputs: Sequence[torch.Tensor]) -> Iterator[MemoryFault]:
-        """Yield what is wrong with the results, and with what the program leaves."""
-        yield from returned(self._ir, self._storages, self._given, outputs)
+    def ended(self, outputs: Sequence[torch.Tensor], copied: Set[str]) -> Iterator[MemoryFault]:
+        """Yield what is wrong with the results, some copied, and with what the program leaves."""
+        yield from returned(self._ir, self._storages, self._given, outputs, copied)
         yield from left(self._storages, self._given, self._moved)
 
     def _settled(self) -> Iterator[MemoryFault]:

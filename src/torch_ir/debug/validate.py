@@ -315,7 +315,7 @@ class _Rereading:
         named = dict(zip(graph.ir.input_names, inputs, strict=True))
         aliases = (judge and judge.aliases) or graph.ir.aliases
         self._memory = Memory(graph.ir, {**graph.payload, **named}, aliases)
-        self._writing = graph.writing()
+        self._writing, self._copied = graph.writing(), graph.copied
 
     def see_payload(self, tensors: Mapping[str, torch.Tensor]) -> None:
         """See that the graph runs with the weights and constants of the program, given by key."""
@@ -368,7 +368,7 @@ class _Rereading:
 
     def finish(self, outputs: Sequence[torch.Tensor]) -> None:
         """See that what is returned and left is what was made."""
-        for fault in self._memory.ended(outputs):
+        for fault in self._memory.ended(outputs, self._copied):
             maker = self.ir.producers.get(fault.value) or self._memory.last_reader.get(fault.value)
             self.found.note_fault(fault.culprit or maker, fault)
 

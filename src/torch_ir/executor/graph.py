@@ -81,16 +81,16 @@ class ExecGraph(Uncopied, Shown):
     Attributes:
         ir: The graph.
         source: The Python that runs. It imports as a module, and then needs what ``bind`` takes.
-        device: Where it runs.
-        grad: Whether a run records gradients.
+        device, grad: Where it runs, and whether a run records gradients.
         run_stats: What a run does.
         writing: Finds the inputs to whose memory each node may write, by name; None for any.
+        copied: The results that a run copies, as they may show what the program writes.
         plain_call: Makes what runs calls of plain tensors, if it may.
     """
 
     def __init__(self, program: CompiledProgram):
         self.ir: IR = program.plan.ir
-        self.writing = partial(_writing, program.plan)
+        self.writing, self.copied = partial(_writing, program.plan), program.plan.copied_outputs
         self.device, self.grad = program.device, program.grad
         self._program, self._module, self.plain_call = program, program.module, program.plain_call
         self._count, self._outputs = len(self.ir.graph_inputs), len(self.ir.graph_outputs)

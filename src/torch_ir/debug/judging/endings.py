@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import torch
 
@@ -16,18 +16,20 @@ def returned(
     storages: Storages,
     given: Mapping[str, torch.Tensor],
     outputs: Sequence[torch.Tensor],
+    copied: Set[str],
 ) -> Iterator[MemoryFault]:
     """Yield what is wrong with the results.
 
-    Those that show a buffer which the program writes lie in one copy of it; others that show
-    what was given lie there; and two share memory exactly if they do in the model.
+    Those that may show a buffer which the program writes, as is known before the run, lie in one
+    copy of what they show; others that show what was given lie there; and two share memory exactly
+    if they do in the model.
     """
     external = ir.external_values()
     targets = [m.target for m in ir.mutations if m.target in external]
     state = [storages.values[name].storage for name in targets]
     own = [storages.values[name].storage for name in given]
     owners = {storage.address: storage for storage in own}
-    shown: dict[int, int] = {}
+    shown: dict[tuple[int, bool], int] = {}
     for meta, tensor in zip(ir.graph_outputs, outputs, strict=True):
         name, address = meta.name, address_of(tensor)
         value = storages.values[name]
@@ -38,8 +40,11 @@ def returned(
                 yield found
         if not address or not storage.address:
             continue
-        is_placed = storage in own and storage not in state
-        wanted = shown.setdefault(id(storage), storage.address if is_placed else address)
+        is_copied = storage in state or name in copied
+        is_placed = storage in own and not is_copied
+        wanted = shown.setdefault(
+            (id(storage), is_copied), storage.address if is_placed else address
+        )
         owner = owners.setdefault(address, storage)
         if owner is not storage or (storage in state and address == storage.address):
             reason = f"it is returned in the memory of %{owner.name}"
