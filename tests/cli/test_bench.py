@@ -45,6 +45,41 @@ def test_each_backend_has_a_row_and_details_on_request(run, again, tmp_path):
     assert "again runs 2 of 2 nodes in 1 delegate, torch the rest" in rest
 
 
+MINE = """
+from torch_ir import DelegateBackend, compile_graph
+from torch_ir.backends import SUPPORTED
+
+class Mine(DelegateBackend):
+    name = "mine"
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def compile(self, ir, payload):
+        return lambda x: compile_graph(ir).eval((x,))
+
+class Failing(Mine):
+    name = "failing"
+
+    def compile(self, ir, payload):
+        def run(x):
+            raise RuntimeError("no kernel")
+        return run
+"""
+
+
+def test_a_backend_that_fails_has_a_row_and_one_that_nobody_judged_says_so(run, place):
+    save(extract_ir(nn.ReLU(), (torch.ones(2),)), "m.tir")
+    (place / "mine.py").write_text(MINE)
+    result = run("bench", "m.tir", "--random", "--backends", "mine.py:Failing,mine.py:Mine")
+    assert result.code == 0, result.err
+    _, failing, mine = result.out.splitlines()
+    assert failing.split(maxsplit=1)[1].startswith(
+        "the backend 'failing' fails to run 'failing_0'"
+    )
+    assert mine.endswith("1/1    not verified: torch-ir compare is for that")
+
+
 def test_the_inputs_have_to_be_said(run, again):
     ir = extract_ir(nn.ReLU(), (torch.ones(2),))
     save(ir, "m.tir")

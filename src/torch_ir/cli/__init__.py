@@ -31,7 +31,7 @@ COMMANDS = {
     "opt": "Run passes over an IR.",
     "run": "Run an IR on inputs.",
     "profile": "Run an IR and show where its time goes.",
-    "bench": "Time an IR on backends, each verified, beside torch's kernels.",
+    "bench": "Time an IR on backends, beside torch's kernels; runtimes are verified.",
     "plan": "Plan the memory of an IR.",
     "support": "Show what of an IR a backend runs, and why not the rest.",
     "partition": "Write an IR with a function for each part that a backend takes.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +15,9 @@ from torch_ir.cli.progress import held_back, progress
 from torch_ir.cli.values import symbol_values
 from torch_ir.errors import TorchIRError
 from torch_ir.tables import table
+
+if TYPE_CHECKING:
+    from torch_ir.backends.native.verdict import Verdict
 
 
 @click.command
@@ -38,7 +42,8 @@ from torch_ir.tables import table
 def command(file: str, backends: str, seconds: float, details: bool, **options: Any) -> None:
     """Time the IR in FILE on backends, each beside torch's kernels, in turns.
 
-    Delegates of runtimes are verified before they are used. Times are the least of many calls.
+    Delegates of runtimes are verified before they are used; a backend of yours is not. Times are
+    the least of many calls.
 
     \b
     torch-ir bench m.tir --random
@@ -66,14 +71,21 @@ def command(file: str, backends: str, seconds: float, details: bool, **options: 
         try:
             with progress(f"compiling for {name}"), held_back():
                 run: Any = compile_program(ir, weights, backend=name, seconds=seconds)
+            us, other = timed.times((run, aten))
         except TorchIRError as error:
             rows.append((name, "", "", "", error.message))
             continue
-        us, other = timed.times((run, aten))
         found = getattr(run, "assignment", None)
         taken = "" if found is None else f"{len(found.takers)}/{len(found.nodes)}"
-        parts = [v.part for v in getattr(run, "verdicts", ()) if v.used and not math.isnan(v.part)]
-        worst = f"worst part {max(parts):.2g}" if parts else ""
+        worst = _worst(run.verdicts) if hasattr(run, "verdicts") else ""
+        if found is not None and not hasattr(run, "verdicts"):
+            worst = "not verified: torch-ir compare is for that"
         rows.append((name, f"{us:.1f}", f"{us / other:.2f}", taken, worst))
         reports += [run.report()] if details and hasattr(run, "report") else []
     console.result("\n\n".join([table(rows), *reports]))
+
+
+def _worst(verdicts: Iterable[Verdict]) -> str:
+    """The greatest part of what is allowed by which a delegate that is used is off."""
+    parts = [found.part for found in verdicts if found.used and not math.isnan(found.part)]
+    return f"worst part {max(parts):.2g}" if parts else ""
