@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 from torch_ir import parse
 
@@ -103,6 +104,17 @@ def test_a_failing_program_is_reduced_to_a_script_that_fails_alone(run, place):
     assert json.loads(found.out)["nodes"] == 1
     assert run("reduce", "p.ir", "--random", "-o", "x").code == 2
     assert run("reduce", "p.ir", "--random", "--test", "true", "-o", "x").code == 1
+
+
+def test_a_test_may_print_what_is_no_text(run, place):
+    (place / "p.ir").write_text(PROGRAM)
+    (place / "test.py").write_text(
+        "import os; os.write(1, b'\\xff\\xfe boom'); raise SystemExit(1)"
+    )
+    test = f"{sys.executable} test.py"
+    found = run("reduce", "p.ir", "--random", "--test", test, "--match", "boom", "-o", "made")
+    assert found.code == 0, found.err
+    assert "match of boom" in found.out
 
 
 def test_a_pass_of_a_file_is_watched_and_searched_for(run, place):

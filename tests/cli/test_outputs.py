@@ -131,3 +131,14 @@ def test_a_program_comes_from_a_pipe(folder, suffix):
         assert result.exit_code == 0, result.stderr
         writer.join()
     assert serde.load("other.tir").nodes == parse(PROGRAM).nodes
+
+
+def test_without_a_folder_for_temporary_files(run, ir, place, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("tempfile._candidate_tempdir_list", list)
+    archive = (place / "m.tir").read_bytes()
+    assert run("show", "-", stdin=archive).out == run("show", "m.tir").out
+    result = run("convert", "m.tir", "--to", "tir", "-o", "-")
+    assert result.code == 1
+    assert result.err.startswith("error: no folder for temporary files can be made: ")
+    assert result.err.endswith("as the variable TMPDIR.\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -149,15 +148,15 @@ def _by_viewer(kind: str, ir: IR) -> bytes:
 
 
 def _write_archive(ir: IR, output: str | None, weights: Mapping[str, Any] | None) -> None:
-    from torch_ir.serde import save
+    from torch_ir.serde.archive import write_archive
+    from torch_ir.serde.files import temporary_folder
 
-    if output is not None and output.endswith(".tir"):
-        save(ir, output, weights=weights)
+    if output not in (None, STDIO):
+        write_archive(ir, str(output), weights)
         return
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "m.tir"
-        save(ir, file, weights=weights)
-        write(file.read_bytes(), output)
+    with temporary_folder() as folder:
+        write_archive(ir, folder / "m.tir", weights)
+        write((folder / "m.tir").read_bytes(), output)
 
 
 def _json(ir: IR) -> bytes:

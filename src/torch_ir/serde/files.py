@@ -144,6 +144,24 @@ def make_folder(path: str | PathLike[str]) -> Path:
 
 
 @contextmanager
+def temporary_folder() -> Generator[Path]:
+    """Make a folder that is there within a ``with`` block.
+
+    Raises:
+        SerializationError: It cannot be made.
+    """
+    try:
+        made = tempfile.TemporaryDirectory()
+    except OSError as error:
+        raise SerializationError(
+            f"no folder for temporary files can be made: {_reason(error)}",
+            remedy="Name one that may be written to, as the variable TMPDIR.",
+        ) from None
+    with made as name:
+        yield Path(name)
+
+
+@contextmanager
 def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
     """Replace a file that is written bit by bit: the new file takes its place at the end.
 

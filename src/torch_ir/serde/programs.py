@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+import io
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO
@@ -44,10 +44,9 @@ def program_in(stream: BinaryIO, name: str) -> IR:
     """
     data = stream.read(MAX_JSON_BYTES)
     if data.startswith(b"PK"):
-        with tempfile.TemporaryDirectory() as directory:
-            file = Path(directory) / "stdin.tir"
-            file.write_bytes(data + stream.read())
-            return load(file)
+        from torch_ir.serde.archive import read_archive
+
+        return read_archive(io.BytesIO(data + stream.read()), name, mapped=False)
     return _parse(data, name) if _is_text(data) else loads(data, name=name)
 
 

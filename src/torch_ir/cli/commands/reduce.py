@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,17 +129,19 @@ def _tested(test: str, match: re.Pattern[str] | None, timeout: float) -> Oracle:
     import shlex
 
     from torch_ir.debug.shrinking.reduced import write_program
+    from torch_ir.serde.files import temporary_folder
 
     def oracle(
         ir: IR, weights: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
     ) -> str | None:
-        with tempfile.TemporaryDirectory() as folder:
-            write_program(Path(folder), ir, weights, inputs)
+        with temporary_folder() as folder:
+            write_program(folder, ir, weights, inputs)
             try:
                 done = subprocess.run(  # noqa: S603  # it is the user's own command
-                    [*shlex.split(test), str(Path(folder) / "program.tir")],
+                    [*shlex.split(test), str(folder / "program.tir")],
                     capture_output=True,
                     text=True,
+                    errors="replace",
                     timeout=timeout,
                     check=False,
                 )
