@@ -218,7 +218,7 @@ def _prepared(
         return IRExecutor(flat, weights, constants).graph_for(*inputs), None
     judge = Judge(judged.delegates, readers)
     if isinstance(judged, OpaqueRunner):
-        judge = replace(judge, unseen=judged.unseen)
+        judge = replace(judge, unseen=judged.unseen, repeats=not ir.mutations)
     else:
         found = judged.assignment
         taken = {name: (count, len(found.nodes)) for name, count in found.counts.items()}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torch_ir import DelegateBackend, compare, compile_graph, parse
+from torch_ir import DelegateBackend, compare, compile_graph, parse, validate
 from torch_ir.backends import SUPPORTED
 from torch_ir.ir.builder import subgraph
 
@@ -107,6 +107,15 @@ def test_a_fault_of_a_second_call(nodes):
     report = compare(program, {}, INPUTS, run=Faulty(fault))
     assert [item.node for item in report.divergences] == sorted(wrong)
     assert all(item.reason.endswith("allowed, in a second call") for item in report.divergences)
+
+
+def test_a_fault_of_a_second_call_is_found_in_a_run_too():
+    used_up = Faulty(lambda name, value, call, size: value + (call > 1 and name == "b"))
+    report = validate(PROGRAM, {}, INPUTS, backend=used_up)
+    assert {item.node for item in report.divergences} == {"b"}
+    assert report.divergences[0].reason.endswith("allowed, in a second call")
+    right = Faulty(lambda name, value, call, size: value)
+    assert validate(PROGRAM, {}, INPUTS, backend=right).verdict == "agree"
 
 
 def test_a_fault_of_a_second_call_of_the_whole():

@@ -76,6 +76,8 @@ class Judge:
         taken: How many nodes of how many each backend that was asked takes, by its name.
         aliases: What may share memory, where the graph that runs does not say; delegates that hold
             weights may give views of these.
+        repeats: Whether a second call on the same values means the same; a runner keeps the state
+            of the program.
     """
 
     delegates: Mapping[str, Delegate]
@@ -84,6 +86,7 @@ class Judge:
     unseen: str = ""
     taken: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     aliases: Aliases | None = None
+    repeats: bool = True
 
     def knows(self, node: OpNode) -> bool:
         """Return whether a node calls a delegate of a backend."""
@@ -118,7 +121,7 @@ class Judge:
         names = [name for name in delegate.body.input_names if name not in held]
         given = {**held, **dict(zip(names, inputs, strict=False))}
         graph = IRExecutor(delegate.body, {}).graph
-        case = _DelegateCall(delegate, graph, self.against, symbols, self.drift)
+        case = _DelegateCall(delegate, graph, self.against, symbols, self.drift, self.repeats)
         found = case.findings(given, outputs)
         if self.drift is not None:
             self.drift.forget(node)
@@ -135,6 +138,8 @@ class _DelegateCall:
         against: The readers that are asked.
         symbols: The value of each symbol.
         drift: How far inputs are off already.
+        repeats: Whether a second call means the same.
+        calls: How often what is compiled is called; the last call is judged.
     """
 
     delegate: Delegate
@@ -142,6 +147,8 @@ class _DelegateCall:
     against: tuple[Reader, ...]
     symbols: Symbols
     drift: Accumulation | None
+    repeats: bool = True
+    calls: int = 1
 
     def findings(
         self, given: Values, results: Sequence[torch.Tensor] | None
@@ -160,14 +167,18 @@ class _DelegateCall:
         if isinstance(meaning, str) or meaning.open_reason:
             return [], meaning if isinstance(meaning, str) else meaning.open_reason
         alone: list[Finding] | None = [] if results is None and len(body.nodes) > 1 else None
-        torch_values = self._torch_values(given, body.output_names, alone)
-        made = self._called(body, self.delegate.compiled, given) if results is None else results
-        whole = list(self._compared(body, meaning, given, made, torch_values))
+        torch_values = self.torch_values(given, body.output_names, alone)
+        made = self.called(body, self.delegate.compiled, given) if results is None else results
+        whole = list(self.compared(body, meaning, given, made, torch_values))
         if self.drift is not None:
             whole = self._accumulated(self.drift, meaning, given, made, whole)
+        if self.repeats and results is None and not isinstance(made, str):
+            again = () if _is_wrong(whole) else _again(self, meaning, given, made)
+            if again:
+                return [*(alone or ()), *again], ""
         if _is_wrong(whole):
             named = alone if alone and _is_wrong(alone) else None
-            return named or [*(alone or ()), *(self._smallest(given) or whole)], ""
+            return named or [*(alone or ()), *(self.smallest(given) or whole)], ""
         found = [*(alone or ()), *whole]
         loose = next((item.error.loose for item in whole if item.error.loose), "")
         parts = _in_halves(self, body.nodes, given) if loose and not _is_wrong(found) else ()
@@ -199,10 +210,10 @@ class _DelegateCall:
                 drift.keep(allowed)
         return explained
 
-    def _torch_values(
+    def torch_values(
         self, given: Values, names: Iterable[str], alone: list[Finding] | None = None
     ) -> dict[str, torch.Tensor]:
-        """Some values of the body as torch makes them; where a list is given, each node is tried.
+        """Return some values of the body as torch makes them; with a list, each node is tried.
 
         What the backend makes of each node by itself, on torch's values, is added to the list.
         """
@@ -215,8 +226,8 @@ class _DelegateCall:
         self.graph.run(inputs, sizes, table, reuse=False)
         return {**given, **table.values}
 
-    def _smallest(self, given: Values) -> list[Finding]:
-        """What is off in the shortest prefix of the body that is wrong."""
+    def smallest(self, given: Values) -> list[Finding]:
+        """Return what is off in the shortest prefix of the body that is wrong."""
         length = len(self.delegate.body.nodes)
         good, bad, found = 0, length, list[Finding]()
         while bad - good > 1:
@@ -241,13 +252,6 @@ class _DelegateCall:
         first = next((item for item in found if item.error.reason), None)
         return [] if first is None else [item for item in found if item.node is first.node]
 
-    def part(self, nodes: Sequence[OpNode], given: Values) -> list[Finding] | None:
-        """Return what is off in some nodes of the body by themselves; None if they are refused."""
-        returned = live_out(self.delegate.body, nodes)
-        metas = [*returned, *[meta for node in nodes for meta in node.inputs]]
-        names = [meta.name for meta in metas if meta.name not in given]
-        return self.tried(nodes, returned, self._torch_values(given, names))
-
     def _prefix(
         self, length: int, given: Values, shown: Sequence[TensorMeta] = ()
     ) -> list[Finding] | None:
@@ -261,7 +265,7 @@ class _DelegateCall:
         nodes = self.delegate.body.nodes[:length]
         live = live_out(self.delegate.body, nodes)
         returned = list({meta.name: meta for meta in (*shown, *live)}.values())
-        known = self._torch_values(given, [meta.name for meta in returned])
+        known = self.torch_values(given, [meta.name for meta in returned])
         return self.tried(nodes, returned, known)
 
     def tried(
@@ -279,18 +283,16 @@ class _DelegateCall:
         compiled = attempt(backend.compile, body, held)
         if isinstance(compiled, Raised):  # it refuses the part
             return None
-        return list(
-            self._compared(body, meaning, given, self._called(body, compiled, given), known)
-        )
+        return list(self.compared(body, meaning, given, self.called(body, compiled, given), known))
 
-    def _called(
-        self, body: IR, compiled: Delegated, given: Values
-    ) -> Sequence[torch.Tensor] | str:
-        """What a compiled function gives on copies of its inputs, or how it fails."""
+    def called(self, body: IR, compiled: Delegated, given: Values) -> Sequence[torch.Tensor] | str:
+        """Return what a compiled function gives on copies of its inputs, or how it fails."""
         names = [n for n in body.input_names if n not in self.delegate.held]
         tensors = copied([given[name] for name in names])
         sizes = [size.evaluate(self.symbols) for size in sizes_of(body)]
         with torch.no_grad():
+            for _ in range(self.calls - 1):
+                attempt(compiled, *tensors, *sizes)
             made = attempt(lambda: listed(compiled(*tensors, *sizes)))
         if not isinstance(made, Raised):
             return _writes(dict(zip(names, tensors, strict=True)), given) or made
@@ -298,7 +300,7 @@ class _DelegateCall:
             raise made.error  # it does not run anything here
         return f"the backend fails: {type(made.error).__name__}: {first_line(made.error)}"
 
-    def _compared(
+    def compared(
         self,
         body: IR,
         meaning: Meaning,
@@ -328,6 +330,37 @@ class _DelegateCall:
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
 
 
+def _again(
+    case: _DelegateCall, meaning: Meaning, given: Values, first: Sequence[torch.Tensor]
+) -> list[Finding]:
+    """What a second call gets wrong where the first is right, as of state that is kept."""
+    body = case.delegate.body
+    made = case.called(body, case.delegate.compiled, given)
+    if not isinstance(made, str) and not _malformed(body, made):
+        pairs = zip(first, made, strict=False)
+        if all(is_same(one, other) for one, other in pairs):
+            return []
+    known = case.torch_values(given, body.output_names)
+    found = list(case.compared(body, meaning, given, made, known))
+    if not _is_wrong(found):
+        return []
+    found = replace(case, calls=2).smallest(given) or found
+    return [_in_a_second_call(item) if item.error.reason else item for item in found]
+
+
+def _in_a_second_call(found: Finding) -> Finding:
+    told = f"{found.error.reason}, in a second call"
+    return replace(found, error=replace(found.error, reason=told))
+
+
+def _part(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> list[Finding] | None:
+    """What is off in some nodes of the body by themselves; None if they are refused."""
+    returned = live_out(case.delegate.body, nodes)
+    metas = [*returned, *[meta for node in nodes for meta in node.inputs]]
+    names = [meta.name for meta in metas if meta.name not in given]
+    return case.tried(nodes, returned, case.torch_values(given, names))
+
+
 def _writes(copies: Values, given: Values) -> str:
     """What a backend did to copies of its inputs; nothing if it left them as they were given."""
     written = [name for name, copy in copies.items() if not is_same(given[name], copy)]
@@ -340,7 +373,7 @@ def _in_halves(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> I
     for half in (nodes[:middle], nodes[middle:]):
         if len(half) < 2:
             continue  # it was tried alone
-        tried = case.part(half, given)
+        tried = _part(case, half, given)
         yield from tried or ()
         if tried is None or any(item.error.loose for item in tried):
             yield from _in_halves(case, half, given)
