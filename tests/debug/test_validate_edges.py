@@ -76,3 +76,28 @@ def test_counts_between_edges_in_no_order_are_open():
     edges = torch.tensor([3.0, 1, 2, 5, 0])
     report = torch_ir.validate(torch_ir.parse(BY_EDGES), {}, [edges, torch.arange(4.0)])
     assert report.verdict != "disagree"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "u8", "i32"])
+def test_the_second_derivative_of_a_gated_unit_in_each_dtype(dtype):
+    whole = dtype in ("u8", "i32")
+    ir = torch_ir.parse(f"""ir {{
+      input %a: {dtype}[3, 4]
+      input %b: {dtype}[3, 2]
+      input %c: {dtype}[3, 4]
+      input %d: {dtype}[3, 2]
+      input %e: {dtype}[3, 4]
+      %y: {"f32" if whole else dtype}[3, 4] = aten.glu_backward_jvp.default(%a, %b, %c, %d, %e, -1)
+      return %y
+    }}""")
+    for seed in range(5):
+        generator = torch.Generator().manual_seed(seed)
+        given = [
+            (torch.randn(*meta.shape, generator=generator) * 3).abs()
+            if whole
+            else torch.randn(*meta.shape, generator=generator)
+            for meta in ir.graph_inputs
+        ]
+        kinds = [getattr(torch, meta.dtype) for meta in ir.graph_inputs]
+        inputs = [tensor.to(kind) for tensor, kind in zip(given, kinds, strict=True)]
+        assert torch_ir.validate(ir, {}, inputs).verdict == "agree"

@@ -3,8 +3,9 @@
 A recipe gives each operand a pattern of sizes, such as ``a,b`` and ``b,c`` for a product of
 matrices: equal letters are equal sizes, ``*S`` is any number of dimensions, a number is itself.
 Behind a colon stands what the operand has to be: ``i<b`` indices below the size ``b``, ``b``
-booleans, ``n`` integers, ``p`` positive numbers (``P`` of float32), ``s`` ascending ones, ``c`` a
-new tensor; or a dtype. An operator without a recipe takes operands that broadcast.
+booleans, ``n`` integers, ``p`` positive numbers (``P`` of float32), ``s`` ascending ones, ``l<k``
+lengths that add up to ``k``, ``o<k`` where such parts begin, ``c`` a new tensor; or a dtype. An
+operator without a recipe takes operands that broadcast.
 """
 
 from __future__ import annotations
@@ -83,7 +84,15 @@ _STRIDED: dict[str, Any] = {
 }
 _SCALE: dict[str, Any] = {"normalization": [0, 1, 2]}
 _BATCH = "input=n,c,*S weight=c bias=c running_mean=c running_var=c:p"
-_BAG = "weight=v,e indices=k:i<v"
+_BAG = "weight=v,e indices=k:i<v offsets=b:o<k"
+_BAGS: dict[str, Any] = {"mode": [0, 0, 1, 2], "sparse": [False], "include_last_offset": [False]}
+
+
+_SEGMENTS: dict[str, Any] = {
+    "reduce": ["sum", "mean", "max", "min", "prod"],
+    "axis": [0],
+    "initial": [None, 1.0],
+}
 
 
 def _sized(text: str, rank: int) -> str:
@@ -306,7 +315,8 @@ _RECIPES: dict[str, Recipe] = {
         output_mask=[(True, True, True)],
     ),
     "batch_norm": _recipe(_BATCH, **_NORM, training=[False]),
-    "native_batch_norm": _recipe(_BATCH, **_NORM, training=[False]),
+    "native_batch_norm": _recipe("input=n,c,*S weight=c bias=c", **_NORM, training=[True]),
+    "_batch_norm_with_update_functional": _recipe(_BATCH, **_NORM),
     "_native_batch_norm_legit": _recipe(_BATCH, **_NORM, training=[False]),
     "_native_batch_norm_legit_functional": _recipe(_BATCH, **_NORM, training=[True, False]),
     "_native_batch_norm_legit_no_training": _recipe(_BATCH, **_NORM),
@@ -323,8 +333,17 @@ _RECIPES: dict[str, Recipe] = {
         padding_idx=[-1],
         scale_grad_by_freq=[False],
     ),
-    "_embedding_bag": _recipe(f"{_BAG} offsets=2:s", mode=[0, 1], sparse=[False]),
-    "_embedding_bag_forward_only": _recipe(f"{_BAG} offsets=2:s", mode=[0, 1], sparse=[False]),
+    **dict.fromkeys(
+        ("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only"),
+        _recipe(f"{_BAG} per_sample_weights=k", **_BAGS, padding_idx=[-1, 0]),
+    ),
+    "embedding_bag.padding_idx": _recipe(
+        f"{_BAG} per_sample_weights=k", **_BAGS, padding_idx=[None, 0]
+    ),
+    "segment_reduce": _recipe("data=n,*S lengths=b:l<n", **_SEGMENTS),
+    "_segment_reduce_backward": _recipe(
+        "grad=b,*S output=b,*S data=n,*S lengths=b:l<n", **_SEGMENTS
+    ),
     "gather": _recipe("self=*S,e index=*S,e:i<e", dim=[-1]),
     "take_along_dim": _recipe("self=*S,e indices=*S,e:i<e", dim=[-1]),
     "scatter": _recipe("self=*S,e index=*S,1:i<e src=*S,e", dim=[-1], reduce=["add", "multiply"]),
@@ -361,6 +380,7 @@ _RECIPES: dict[str, Recipe] = {
     "bucketize.Tensor": _recipe("self=*S boundaries=a:s"),
     "bucketize.Scalar": _recipe("boundaries=a:s"),
     "histogram.bins_tensor": _recipe("self=*S bins=a:s weight=*S"),
+    "_histogramdd_from_bin_tensors": _recipe("self=n,1 bins=a:s weight=n"),
     "_histogramdd_bin_edges": _recipe("self=n,2 weight=n", bins=[(1, 3), (2, 2)]),
     "one_hot": _recipe("self=*S:i<5", num_classes=[5, 6]),
     "prelu": _recipe("self=n,c,*S weight=c"),
@@ -386,6 +406,7 @@ _RECIPES: dict[str, Recipe] = {
     "pixel_unshuffle": _recipe("self=n,c,4,4", downscale_factor=[2]),
     "channel_shuffle": _recipe("self=n,4,h,w", groups=[2]),
     "native_channel_shuffle": _recipe("self=n,4,h,w", groups=[2]),
+    "_padded_dense_to_jagged_forward": _recipe("dense=1,m,e offsets=2:o<m", total_L=[None]),
     "im2col": _recipe(
         "self=n,c,h,w", kernel_size=[(2, 2)], dilation=[(1, 1)], padding=_ZERO2, stride=_TWO
     ),

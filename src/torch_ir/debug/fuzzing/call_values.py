@@ -44,6 +44,12 @@ def tensor_of(
         if pattern.kind == "s":
             array = np.sort(draws.integers(0, 4, shape), axis=-1)
             array = rounded(array, numpy_dtype(dtype))
+    elif pattern.kind in ("l", "o"):
+        ends = np.sort(draws.integers(0, limit + 1, shape))
+        ends[-1:] = limit
+        array = np.diff(ends, prepend=0)
+        if pattern.kind == "o":
+            array = ends - array
     elif pattern.kind == "b" or is_bool(numpy_dtype(dtype)):
         array = draws.integers(0, 2, shape).astype(bool)
     elif pattern.kind == "n":

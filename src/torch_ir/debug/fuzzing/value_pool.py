@@ -22,7 +22,7 @@ MAIN_DTYPES = (
     *("float16", "float16", "bfloat16", "bfloat16", "float64", "float64"),
     *("int64", "int32", "uint8", "int8", "bool"),
 )
-_KINDS = {"b": "bool", "n": "int64", "i": "int64", "P": "float32"}
+_KINDS = {"b": "bool", **dict.fromkeys("nilo", "int64"), "P": "float32"}
 _WEIGHTS = frozenset({"weight", "bias", "running_mean", "running_var", "scales", "mat2"})
 """Arguments whose new values are weights."""
 

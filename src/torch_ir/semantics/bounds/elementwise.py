@@ -337,8 +337,8 @@ def gate_moves(call: BoundedCall) -> Errors:
     second = 2 * first * a + 2 * gated * (da + a * gate * db)
     terms, given = np.concatenate([first, second], place), call.size("dgrad_glu")
     lost = np.concatenate([given, 2 * given * a + 2 * gated * a * db], place)
-    error = call.unit * GATE * terms + least_normal(call.dtype) * lost
-    return [call.opened(error, terms)]
+    error = call.stepped(GATE, terms) + least_normal(call.dtype) * lost  # of several kernels
+    return [call.opened(error, terms, result.dtype)]
 
 
 def added(call: BoundedCall) -> Errors:

@@ -15,12 +15,12 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis as place_of
-from torch_ir.semantics.dtypes import Array, result_dtype, rounded, working
+from torch_ir.semantics.dtypes import Array, result_dtype, rounded, widest, working
 from torch_ir.semantics.operators.grid_sampling import NEAREST, slopes_of
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
 from torch_ir.semantics.operators.pooling import at_indices
-from torch_ir.semantics.pointwise import pointwise
+from torch_ir.semantics.pointwise import floating, pointwise
 from torch_ir.semantics.registry import denotes, restate
 
 
@@ -144,7 +144,7 @@ def masked_scatter_backward(grad_output: Array, mask: Array, sizes: Sequence[int
 
 def _gates(x: Array, dim: int) -> tuple[Array, Array, Array]:
     """The halves of a gated tensor in working precision, and the sigmoid of the second."""
-    first, second = np.split(x.astype(working(x.dtype)), 2, axis=place_of(dim, x.ndim))
+    first, second = np.split(widest(x), 2, axis=place_of(dim, x.ndim))
     return first, second, 1 / (1 + np.exp(-second))
 
 
@@ -169,9 +169,10 @@ def glu_backward_jvp(
     da, db, _ = _gates(dx, dim)
     gated, _, _ = _gates(grad_x, dim)
     rest = 1 - gate
-    first = dgrad_glu.astype(a.dtype) * gate + gated * rest * db
+    first = widest(dgrad_glu) * gate + gated * rest * db
     second = first * a * rest + gated * rest * (da - a * gate * db)
-    return rounded(np.concatenate([first, second], place_of(dim, x.ndim)), x.dtype)
+    result = np.concatenate([first, second], place_of(dim, x.ndim))
+    return rounded(result, floating(grad_x, dgrad_glu, x, dx))
 
 
 # -- products and distances -----------------------------------------------------------------------
