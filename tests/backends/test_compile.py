@@ -238,7 +238,8 @@ def test_installed_packages_offer_backends(monkeypatch):
         torch_ir.compile(ir, {}, backend="absent")
     assert str(caught.value) == (
         "the backend 'absent' of no_such_package:make cannot be loaded: "
-        "ModuleNotFoundError: No module named 'no_such_package'"
+        "ModuleNotFoundError: No module named 'no_such_package'\n"
+        "Correct the entry point in no_such_package:make, and install that again."
     )
     assert callable(torch_ir.compile(ir, model.state_dict(), backend="loaded"))
 

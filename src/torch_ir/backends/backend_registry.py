@@ -27,6 +27,7 @@ from torch_ir.ops.extensions import (
     not_loaded,
     note_extension,
     points_of,
+    require_name,
 )
 from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.user_code import import_object
@@ -108,7 +109,7 @@ def register_backend(name: str) -> Callable[[B], B]:
     """Let :func:`torch_ir.compile` find the decorated backend under a name.
 
     Raises:
-        ExecutionError: There is a backend of that name.
+        ExecutionError: There is a backend of that name, or nothing can ask for it.
 
     Example:
         >>> @register_backend("constant")
@@ -124,6 +125,7 @@ def register_backend(name: str) -> Callable[[B], B]:
             f"a backend is registered under a name, not {name!r:.60}",
             remedy='Write @register_backend("NAME") above it.',
         )
+    require_name(GROUP, "backend", name, ExecutionError)
 
     def decorate(backend: B) -> B:
         if _is_known(name):

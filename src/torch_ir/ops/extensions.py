@@ -6,12 +6,14 @@ package says which module belongs to it.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from inspect import isabstract
 from typing import Any, Generic, TypeVar
 
 from torch_ir.errors import (
@@ -46,6 +48,31 @@ _HELD: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 """Whether something can be what an entry point of a kind names, and what that is."""
 
+_UNREAD = re.compile(r"(?i)torch[-_. ]?ir([-_.].*)?")
+"""Groups of entry points that are meant for this package, whether it reads them or not."""
+
+_NAMESPACE = (re.compile(r"\w+"), "a namespace of operators is letters, digits and _")
+_LISTED = (
+    re.compile(r"(?!\s)[^,:]+(?<!\s)"),
+    "it stands in lists, so it has no comma and no colon",
+)
+_NAMES: dict[str, tuple[re.Pattern[str], str]] = {
+    "operators": _NAMESPACE,
+    "denotations": _NAMESPACE,
+    "passes": _LISTED,
+    "backends": _LISTED,
+    "weight_readers": (
+        re.compile(r"\.[^./\s]+"),
+        "it is a suffix in small letters with its dot, such as .npz",
+    ),
+    "viewers": (
+        re.compile(r"[^./\s]+"),
+        "it is a suffix in small letters without its dot, such as csv",
+    ),
+}
+"""The names that something of a kind can be asked for by, and why no others."""
+_CASELESS = ("weight_readers", "viewers")
+
 OWN_NAMESPACES = frozenset(
     {"aten", "prims", "higher_order", "dim_order_ops", "executorch_prims", "quantized_decomposed"}
 )
@@ -70,6 +97,7 @@ class Extension:
         value: The module, or the object in it.
         package: The distribution, or an empty string.
         fault: Why it cannot be loaded; empty if it can, or if nobody tried.
+        remedy: What to do about the fault.
     """
 
     group: str
@@ -77,6 +105,7 @@ class Extension:
     value: str
     package: str
     fault: str = ""
+    remedy: str = ""
 
 
 _NOTED: dict[tuple[str, str], str] = {}
@@ -103,6 +132,38 @@ def note_extension(group: str, name: str, added: Any) -> None:
 def forget_extension(group: str, name: str) -> None:
     """Forget what was noted."""
     _NOTED.pop((group, name), None)
+
+
+def require_name(group: str, noun: str, name: object, kind: type[TorchIRError]) -> str:
+    """Return a name under which something is registered, if it can be asked for by it.
+
+    Raises:
+        TorchIRError: It cannot: nothing would ever find it.
+
+    Example:
+        >>> require_name("torch_ir.weight_readers", "reader", "npz", InvalidIRError)
+        Traceback (most recent call last):
+            ...
+        torch_ir.errors.InvalidIRError: nothing can ask for a reader 'npz'
+        Choose another name: it is a suffix in small letters with its dot, such as .npz.
+    """
+    if not isinstance(name, str) or not name:
+        raise kind(f"the name of a {noun} is a text, got {name!r:.60}")
+    if rule := _broken_rule(group, name):
+        raise kind(f"nothing can ask for a {noun} {name!r:.60}", remedy=_another_name(rule))
+    return name
+
+
+def _broken_rule(group: str, name: str) -> str:
+    """The rule that a name of a group breaks; empty if it keeps it."""
+    kind = group.partition(".")[2]
+    pattern, rule = _NAMES.get(kind, (None, ""))
+    is_cased = kind in _CASELESS and name != name.lower()
+    return rule if pattern is not None and (is_cased or not pattern.fullmatch(name)) else ""
+
+
+def _another_name(rule: str) -> str:
+    return f"Choose another name: {rule}."
 
 
 def points_of(group: str) -> dict[str, EntryPoint]:
@@ -199,9 +260,40 @@ def not_loaded(point: EntryPoint, noun: str, error: Exception, kind: type[E]) ->
         error: What loading it raised.
         kind: The class of the error.
     """
-    is_own = isinstance(error, TorchIRError)
-    reason = str(error) if is_own else f"{type(error).__name__}: {first_line(error)}"
-    return kind(f"the {noun} {point.name!r} of {_described(point)} cannot be loaded: {reason}")
+    reason, remedy = _reason(point, error)
+    message = f"the {noun} {point.name!r} of {_described(point)} cannot be loaded: {reason}"
+    return kind(message, remedy=remedy)
+
+
+def _reason(point: EntryPoint, error: Exception) -> tuple[str, str]:
+    """Return why an entry point cannot be loaded, and what to do."""
+    if isinstance(error, TorchIRError):
+        return error.message, error.remedy or ""
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    module, attribute = _place(point)
+    again = _refit(point)
+    if not module:
+        return f"{point.value!r} is no place, as package.module:NAME is", again
+    missing = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+    if missing is not None and f"{module}.".startswith(f"{missing}."):
+        return reason, again
+    if missing is not None:
+        return reason, f"Install {missing}, which {module} imports."
+    loaded = sys.modules.get(module)
+    if isinstance(error, AttributeError) and loaded is not None:  # it lacks what is named
+        hint = did_you_mean(attribute, [n for n in dir(loaded) if not n.startswith("_")])
+        return reason, f"{hint} {again}".strip()
+    return reason, f"The fault is in {_package(point)}: python -c 'import {module}' shows it."
+
+
+def _place(point: EntryPoint) -> tuple[str, str]:
+    """The module and the name in it that an entry point names; empty where it names none."""
+    found = EntryPoint.pattern.match(point.value)
+    return ("", "") if found is None else (found["module"], found["attr"] or "")
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else point.value
 
 
 @lru_cache(maxsize=1024)
@@ -240,10 +332,9 @@ class Registry(Generic[T]):
         """Register the decorated object under a name.
 
         Raises:
-            InvalidIRError: The name is taken, or no text.
+            InvalidIRError: The name is taken, or nothing can ask for it.
         """
-        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise InvalidIRError(f"the name of a {self.noun} is a text, got {name!r:.60}")
+        require_name(self.group, self.noun, name, InvalidIRError)
 
         def decorate(added: T) -> T:
             if name in self.own or self._added.setdefault(name, added) is not added:
@@ -281,7 +372,8 @@ class Registry(Generic[T]):
             loaded: Any = point.load()
         fault = _unfit(point, loaded)
         if fault:
-            raise InvalidIRError(f"the {self.noun} {name!r} of {_described(point)}: {fault}")
+            message = f"the {self.noun} {name!r} of {_described(point)}: {fault}"
+            raise InvalidIRError(message, remedy=_refit(point))
         return loaded
 
 
@@ -289,42 +381,53 @@ def extensions(*, load: bool = True) -> Iterator[Extension]:
     """Yield what installed packages add, and what modules have registered, by group and name.
 
     Args:
-        load: Whether to load each, so that faults are known.
+        load: Whether to load each, so that faults are known; groups that nobody reads are listed
+            then too.
     """
-    named: set[tuple[str, str]] = set()
-    for group in GROUPS:
-        points = sorted(entry_points(group=group), key=lambda point: point.name)
+    installed, named = entry_points(), set[tuple[str, str]]()
+    unread = [group for group in sorted(installed.groups) if _UNREAD.fullmatch(group)]
+    for group in dict.fromkeys([*GROUPS, *(unread if load else ())]):
+        points = sorted(installed.select(group=group), key=lambda point: point.name)
         for point in points:
             package = point.dist.name if point.dist is not None else ""
-            fault = (_conflict(point, points) or _fault(point)) if load else ""
+            fault, remedy = _state(point, points) if load else ("", "")
             named.add((group, point.name))
-            yield Extension(group, point.name, point.value, package, fault)
+            yield Extension(group, point.name, point.value, package, fault, remedy)
     for group, name in sorted(_NOTED.keys() - named):
         yield Extension(group, name, _NOTED[group, name], "")
 
 
-def _conflict(point: EntryPoint, points: list[EntryPoint]) -> str:
+def _state(point: EntryPoint, points: list[EntryPoint]) -> tuple[str, str]:
+    """Return why an entry point is of no use, and what to do; empty texts if it is."""
+    if point.group not in GROUPS:
+        listed = f"The groups are {', '.join(GROUPS)}."
+        return "torch-ir reads no group of this name", did_you_mean(point.group, GROUPS) or listed
+    if rule := _broken_rule(point.group, point.name):
+        return "nothing can ask for it by this name", _another_name(rule)
     if point.name in _OURS.get(point.group, ()):
-        return "torch-ir has its own of this name, which is used"
-    same = [other for other in points if other.name == point.name]
-    others = [_described(other) for other in same if other.value != point.value]
-    return f"{others[0]} has the same name" if others else ""
-
-
-def _fault(point: EntryPoint) -> str:
+        return "torch-ir has its own of this name, which is used", "Choose another name."
+    others = [p for p in points if p.name == point.name and p.value != point.value]
+    if others:
+        return f"{_described(others[0])} has the same name", "Uninstall one of them."
     try:
-        return _unfit(point, point.load())
+        fault = _unfit(point, point.load())
     except (Exception, SystemExit) as raised:  # noqa: BLE001  # foreign code raises anything
-        error = as_error(raised)
-        return f"{type(error).__name__}: {first_line(error)}"
+        return _reason(point, as_error(raised))
+    return fault, _refit(point) if fault else ""
 
 
 def _unfit(point: EntryPoint, loaded: Any) -> str:
     """Return why what an entry point names is not what its group holds; empty if it is."""
+    if isabstract(loaded):
+        return f"the class {loaded.__name__} lacks {', '.join(sorted(loaded.__abstractmethods__))}"
     fits, wanted = _HELD.get(point.group.partition(".")[2], (None, ""))
     if fits is None or fits(loaded):
         return ""
     return f"its entry point names {loaded!r:.60}, not {wanted}"
+
+
+def _refit(point: EntryPoint) -> str:
+    return f"Correct the entry point in {_package(point)}, and install that again."
 
 
 def _described(point: EntryPoint) -> str:

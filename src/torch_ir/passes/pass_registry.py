@@ -18,6 +18,7 @@ from torch_ir.ops.extensions import (
     not_loaded,
     note_extension,
     points_of,
+    require_name,
 )
 from torch_ir.passes.base import Pass
 
@@ -58,7 +59,7 @@ def register_pass(kind: type[Pass]) -> type[Pass]:
     """Register a pass under its ``name``, as a class decorator.
 
     Raises:
-        PassError: Another pass has the name.
+        PassError: Another pass has the name, or nothing can ask for it.
 
     Example:
         >>> from torch_ir.passes import PassResult
@@ -71,6 +72,10 @@ def register_pass(kind: type[Pass]) -> type[Pass]:
         'nothing'
         >>> unregister_pass("nothing")
     """
+    if kind.name == Pass.name:
+        remedy = f"Give the class {kind.__name__} an attribute name, a text."
+        raise PassError(f"the pass {kind.__name__} has no name", remedy=remedy)
+    require_name(GROUP, "pass", kind.name, PassError)
     taken = _ADDED.get(kind.name)
     if kind.name in _OURS or kind.name in SHORT_NAMES or (taken is not None and taken != kind):
         raise PassError(

@@ -12,7 +12,10 @@ Viewer: TypeAlias = Callable[[IR], str | bytes]
 VIEWERS = Registry[Viewer](
     "torch_ir.viewers",
     "viewer",
-    ("json", "tir", "ir", "txt", "mmd", "html", "dot", "pt2", "onnx"),
+    (
+        *("json", "tir", "ir", "txt", "mmd", "html", "dot", "pt2", "onnx"),
+        *("text", "mermaid", "model-explorer", "graphviz"),
+    ),
 )
 """Further formats, by the suffix of their files without its dot."""
 
@@ -24,7 +27,7 @@ def register_viewer(suffix: str) -> Callable[[Viewer], Viewer]:
     suffix without its dot.
 
     Raises:
-        InvalidIRError: The suffix is taken.
+        InvalidIRError: The suffix is taken, or nothing can ask for it.
 
     Example:
         >>> @register_viewer("count")

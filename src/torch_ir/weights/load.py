@@ -38,7 +38,7 @@ def register_weight_reader(suffix: str) -> Callable[[WeightReader], WeightReader
     the suffix.
 
     Raises:
-        InvalidIRError: The suffix has a reader.
+        InvalidIRError: The suffix has a reader, or no file has it.
 
     Example:
         >>> @register_weight_reader(".ones")

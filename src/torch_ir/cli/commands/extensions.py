@@ -47,7 +47,8 @@ def command(as_json: bool) -> None:
 
 
 def _state(extension: Extension) -> str:
-    return extension.fault or ("loaded" if extension.package else "registered")
+    told = f"{extension.fault}. {extension.remedy}" if extension.remedy else extension.fault
+    return told or ("loaded" if extension.package else "registered")
 
 
 def _operators() -> list[Extension]:
