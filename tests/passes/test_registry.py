@@ -18,7 +18,7 @@ from torch_ir.passes import (
     register_pass,
     unregister_pass,
 )
-from torch_ir.passes.pass_registry import GROUP
+from torch_ir.passes.pass_registry import GROUP, described_passes
 
 
 def test_every_pass_has_its_name():
@@ -96,3 +96,21 @@ def test_a_pass_of_a_user_has_a_name_of_its_own():
     assert str(caught.value) == (
         "there is already a pass 'decompose'\nGive the class another name."
     )
+
+
+def test_passes_that_cannot_be_read_are_listed(monkeypatch, tmp_path):
+    (tmp_path / "unreadable.py").write_text("class Broken(:\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    values = {
+        "broken": "unreadable:Broken",
+        "module": "torch_ir.passes",
+        "no-place": "not a place!",
+    }
+    points = [EntryPoint(name, value, GROUP) for name, value in values.items()]
+    monkeypatch.setattr(extensions, "entry_points", lambda group: points)
+    described = described_passes()
+    assert {name: described[name] for name in values} == {
+        "broken": "Of unreadable:Broken.",
+        "module": "Of torch_ir.passes.",
+        "no-place": "Of not a place!.",
+    }

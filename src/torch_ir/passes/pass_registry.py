@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import PassError, TorchIRError, did_you_mean, first_line, raised_as
+from torch_ir.errors import PassError, TorchIRError, attempt, did_you_mean, first_line, raised_as
 from torch_ir.lazy import module_with_torch
 from torch_ir.ops.extensions import (
     claim_names,
@@ -110,11 +110,13 @@ def described_passes() -> dict[str, str]:
         >>> described_passes()["eliminate-dead-code"]
         'Removes the nodes that nothing needs, and the functions that no node calls any more.'
     """
-    places = {name: (module, kind) for name, (module, kind) in _OURS.items()}
-    places |= {name: (point.module, point.attr) for name, point in points_of(GROUP).items()}
+    places = {name: ":".join(place) for name, place in _OURS.items()}
+    places |= {name: point.value for name, point in points_of(GROUP).items()}
     found = {name: _summary(kind.__doc__ or "") for name, kind in _ADDED.items()}
-    texts = {name: _docstring(*place) or f"Of {':'.join(place)}" for name, place in places.items()}
-    found |= {name: _summary(text) for name, text in texts.items()}
+    for name, place in places.items():
+        text = attempt(_docstring, *place.partition(":")[::2])  # a package may be broken
+        known = text if isinstance(text, str) else ""
+        found[name] = _summary(known or f"Of {place}")
     return dict(sorted(found.items()))
 
 
