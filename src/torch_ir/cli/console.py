@@ -11,7 +11,8 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stdout
 from typing import IO, Any
 
 import click
@@ -23,9 +24,29 @@ SHOW_TRACEBACK = "torch_ir.traceback"
 """The key in the context's metadata that says whether to show all."""
 
 
+_RESULTS: list[IO[Any]] = []
+"""Where results go while all else that is printed goes to stderr; the first counts."""
+
+
+@contextmanager
+def only_results() -> Generator[None]:
+    """Keep stdout for results: what models, backends and packages print goes to stderr."""
+    _RESULTS.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _RESULTS.pop()
+
+
+def stdout() -> IO[Any]:
+    """Return where results go."""
+    return _RESULTS[0] if _RESULTS else sys.stdout
+
+
 def result(text: str) -> None:
     """Print a result to stdout; in a terminal, long lines are folded and some have colors."""
-    click.echo(_painted(text, sys.stdout))
+    click.echo(_painted(text, stdout()), file=stdout())
 
 
 def folded(text: str, stream: IO[Any]) -> str:
@@ -76,7 +97,7 @@ def note(text: str) -> None:
 
 def write_json(value: Any) -> None:
     """Print a value for scripts, in ASCII."""
-    click.echo(_ascii_json(json.dumps(value, indent=2)))
+    click.echo(_ascii_json(json.dumps(value, indent=2)), file=stdout())
 
 
 def show(found: Any, as_json: bool, text: Callable[[], str] | None = None) -> None:
@@ -94,9 +115,9 @@ def document(data: bytes, *, fold: bool) -> None:
         if text.startswith("{"):
             text = _ascii_json(text)
         else:
-            text = _painted(text, sys.stdout) if fold else printable_lines(text)
+            text = _painted(text, stdout()) if fold else printable_lines(text)
         data = text.encode()
-    click.echo(data, nl=False)
+    click.echo(data, file=stdout(), nl=False)
 
 
 def _ascii_json(text: str) -> str:

@@ -38,7 +38,8 @@ def _import_first(_: click.Context, __: click.Parameter, places: tuple[str, ...]
     for place in places:
         from torch_ir.user_code import import_module_of
 
-        import_module_of(place)
+        with console.only_results():
+            import_module_of(place)
 
 
 IMPORT = click.Option(
@@ -102,6 +103,8 @@ class LazyGroup(click.Group):
         command.context_settings = {**CONTEXT_SETTINGS, **command.context_settings}
         if TRACEBACK not in command.params:
             command.params += [IMPORT, TRACEBACK]
+            if command.callback is not None:
+                command.callback = console.only_results()(command.callback)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from torch_ir.arguments import MAX_SECONDS
+from torch_ir.cli import console
 from torch_ir.cli.files import unreadable
 from torch_ir.cli.values import input_of
 from torch_ir.errors import SerializationError, did_you_mean
@@ -71,7 +72,8 @@ class CheckedText(_Type):
         """Return the text, if it is not empty and the check does not raise."""
         if not value:
             self.fail("it is empty", param, ctx)
-        self.check(str(value))
+        with console.only_results():  # a package is imported for the name of its dialect
+            self.check(str(value))
         return str(value)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterable
 from itertools import groupby
 from pathlib import Path
@@ -123,7 +122,7 @@ def _is_long(ir: IR, fold: int | None, everything: bool, output: str | None) -> 
     """Whether a person would see the end only, of more than fits the terminal."""
     if everything or fold is not None or output not in (None, STDIO):
         return False
-    return sys.stdout.isatty() and len(ir.nodes) + len(ir.weights) + 4 > console.screen()[1]
+    return console.stdout().isatty() and len(ir.nodes) + len(ir.weights) + 4 > console.screen()[1]
 
 
 def _outline(ir: IR, depth: int | None) -> str:

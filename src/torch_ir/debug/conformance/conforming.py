@@ -191,7 +191,7 @@ def work() -> None:
             told = {"status": "error" if is_raised else "pass", "reason": ""}
             if is_raised:
                 told["reason"] = error_text(made.error)
-        sys.stdout.write(f"\x1e{json.dumps(told)}\n")
+        sys.stdout.write(f"\n\x1e{json.dumps(told)}\n")  # below what the backend printed
         sys.stdout.flush()
 
 
