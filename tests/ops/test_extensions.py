@@ -4,12 +4,23 @@ from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
-from torch_ir import InvalidIRError, WeightLoadError, dialects, extract_ir, load_weights, parse
+from torch_ir import (
+    InvalidIRError,
+    WeightLoadError,
+    dialects,
+    extract_ir,
+    load_weights,
+    parse,
+    register_decomposition,
+    register_op,
+)
 from torch_ir.backends import as_backend, register_backend
 from torch_ir.cli.files import write_ir
 from torch_ir.errors import ExecutionError, ExportError, PassError, SerializationError
 from torch_ir.ops import extensions
+from torch_ir.ops.flops import counts_operations
 from torch_ir.passes import Pass, pass_named, register_pass
+from torch_ir.semantics import denotes
 from torch_ir.viz import register_viewer
 from torch_ir.weights import register_weight_reader
 
@@ -248,3 +259,38 @@ def test_what_cannot_be_loaded_says_what_to_do(point, tmp_path, monkeypatch, val
 def test_a_class_that_is_abstract_is_told(point):
     point("passes", "other", "torch_ir.passes:Pass")
     assert the_state("other")[0] == "the class Pass lacks call"
+
+
+@pytest.mark.parametrize(
+    "register", [denotes, counts_operations, register_decomposition, register_op]
+)
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("acme.softclip", "Name the exact overload, such as 'acme.softclip.default'."),
+        ("acme::softclip", "Name the exact overload, such as 'acme.softclip.default'."),
+        ("aten.relu", "It is aten.relu.default or aten.relu.out."),
+        (len, "Name the exact overload, such as 'mylib.double.default'."),
+    ],
+    ids=str,
+)
+def test_what_is_registered_for_an_operator_names_its_overload(register, name, hint):
+    with pytest.raises(InvalidIRError) as caught:
+        register(name)
+    assert str(caught.value) == f"{name!r} names no operator\n{hint}"
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "hint"),
+    [
+        ("sums", "Did you mean sum?"),
+        (
+            0.5,
+            "It is a function that gives bounds, or one of exact, rounded, function, sum, steps.",
+        ),
+    ],
+)
+def test_a_tolerance_is_a_kind_or_a_function(tolerance, hint):
+    with pytest.raises(InvalidIRError) as caught:
+        denotes("acme.softclip.default", tolerance=tolerance)
+    assert str(caught.value) == f"{tolerance!r} is no kind of tolerance\n{hint}"

@@ -10,6 +10,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import ConversionError, InvalidIRError
 from torch_ir.ir import Attribute, Location, OpNode, TensorMeta
 from torch_ir.ops.extensions import forget_extension, note_extension
+from torch_ir.ops.rules import require_overload
 from torch_ir.ops.schema import Slots
 
 
@@ -52,6 +53,7 @@ def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
 
     Raises:
         ConversionError: The overload already has a conversion.
+        InvalidIRError: The name is no exact overload: nothing would be converted.
 
     Example:
         >>> @register_op("aten.erfinv.default")
@@ -59,6 +61,7 @@ def register_op(op_type: str) -> Callable[[Conversion], Conversion]:
         ...     return plain_conversion(info).replace(attrs={"approximation": "giles"})
         >>> unregister_op("aten.erfinv.default")
     """
+    require_overload(op_type)
 
     def decorate(function: Conversion) -> Conversion:
         if op_type in _CONVERSIONS:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from torch_ir.errors import ExecutionError, InvalidIRError, code_of
 from torch_ir.ops.extensions import DENOTATIONS, import_for, note_extension
+from torch_ir.ops.rules import require_overload
 from torch_ir.ops.spec import spec_of
 
 Shape: TypeAlias = tuple[int, ...]
@@ -69,6 +70,9 @@ def counts_operations(*op_types: str) -> Callable[[C], C]:
 
     A package does so in its module of ``torch_ir.denotations``, which needs no torch.
 
+    Raises:
+        InvalidIRError: A name is no exact overload: nothing would ask for its count.
+
     Example:
         >>> @counts_operations("example.scale.default")
         ... def scale(arguments, results):
@@ -76,6 +80,8 @@ def counts_operations(*op_types: str) -> Callable[[C], C]:
         >>> flops("example.scale.default", {"x": (2, 3)}, [(2, 3)])
         6
     """
+    for op_type in op_types:
+        require_overload(op_type)
 
     def decorate(counter: C) -> C:
         _REGISTERED.update(dict.fromkeys(op_types, counter))

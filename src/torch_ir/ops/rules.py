@@ -190,17 +190,22 @@ def closest_overload(op_type: str) -> str:
 def require_overload(op_type: str) -> None:
     """Require a name that is one operator's: a namespace, a name and an overload.
 
+    Whatever is registered for an operator is asked for by the exact overload alone.
+
     Raises:
         InvalidIRError: It is a packet, a pattern or no name.
 
     Example:
         >>> require_overload("mylib.double.default")
     """
-    if not _OVERLOAD.fullmatch(op_type):
+    is_text = isinstance(op_type, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # a decorator may be given the function itself
+    if not is_text or not _OVERLOAD.fullmatch(op_type):
+        packet = _PACKET.fullmatch(op_type) if is_text else None
+        example = "mylib.double.default" if packet is None else f"{packet[1]}.{packet[2]}.default"
         raise InvalidIRError(
             f"{op_type!r:.120} names no operator",
-            remedy=closest_overload(op_type)
-            or "Name the exact overload, such as 'mylib.double.default'.",
+            remedy=closest_overload(str(op_type))
+            or f"Name the exact overload, such as {example!r}.",
         )
 
 
@@ -208,6 +213,7 @@ SHOWN = 4
 """Overloads of an operator that a message names."""
 
 _OVERLOAD = re.compile(r"higher_order\.[^.]+|[^.]+(\.[^.]+){2}")  # backends have any name
+_PACKET = re.compile(r"(\w+)(?:::|\.)(\w+)")
 _PATTERN = re.compile(r"higher_order\.\w+|\w+\.(\*|\w+\.\w+)")
 
 

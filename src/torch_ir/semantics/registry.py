@@ -21,6 +21,7 @@ from torch_ir.ops.extensions import (
     note_extension,
     points_of,
 )
+from torch_ir.ops.rules import require_overload
 
 Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
@@ -78,7 +79,8 @@ def denotes(
     NumPy's warnings are off in it: NaN, infinities and wrapping are the meaning, not faults.
 
     Raises:
-        InvalidIRError: An overload already has a meaning, or the kind is none.
+        InvalidIRError: An overload already has a meaning, the kind is none, or a name is no exact
+            overload: nothing would ask for its meaning.
 
     Example:
         >>> import numpy as np
@@ -88,11 +90,14 @@ def denotes(
         >>> denotation("example.double.default").function(np.array([1.5]))
         array([3.])
     """
+    for op_type in op_types:
+        require_overload(op_type)
     kind: object = tolerance
-    if isinstance(kind, str) and kind not in get_args(Kind):
+    if kind is not None and kind not in get_args(Kind) and not callable(kind):
+        known = f"It is a function that gives bounds, or one of {', '.join(get_args(Kind))}."
         raise InvalidIRError(
-            f"{kind!r} is no kind of tolerance",
-            remedy=did_you_mean(kind, get_args(Kind)) or None,
+            f"{kind!r:.60} is no kind of tolerance",
+            remedy=did_you_mean(str(kind), get_args(Kind)) or known,
         )
 
     def decorate(function: F) -> F:

@@ -21,7 +21,12 @@ from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
-from torch_ir.ops.rules import WRITTEN_IN_PYTHON, allow_collectives, closest_overload
+from torch_ir.ops.rules import (
+    WRITTEN_IN_PYTHON,
+    allow_collectives,
+    closest_overload,
+    require_overload,
+)
 from torch_ir.ops.schema import known_operators
 from torch_ir.passes.base import Pass, PassResult
 from torch_ir.passes.dead_code import eliminate_dead_code
@@ -140,6 +145,7 @@ def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposit
 
     Raises:
         PassError: The operator is torch's own, or has a decomposition already.
+        InvalidIRError: The name is no exact overload: nothing would be decomposed.
 
     Example:
         >>> @register_decomposition("my_library.softsign.default")
@@ -147,6 +153,7 @@ def register_decomposition(op_type: str) -> Callable[[Decomposition], Decomposit
         ...     return x / (1 + x.abs())
         >>> unregister_decomposition("my_library.softsign.default")
     """
+    require_overload(op_type)
 
     def decorate(function: Decomposition) -> Decomposition:
         if op_type.partition(".")[0] in OWN_NAMESPACES:
