@@ -175,8 +175,8 @@ def test_what_rules_and_counts_give_is_looked_at():
     with pytest.raises(torch_ir.TorchIRError) as caught:
         cost(IR.replace(nodes=[IR.nodes[0].replace(op_type=op_type)]))
     assert str(caught.value) == (
-        f"the operation count of {op_type} failed: TypeError: it gave 'many', which is no "
-        f"number\n{CODE}"
+        f"the operation count of {op_type} failed: TypeError: it gave 'many', which "
+        f"counts nothing\n{CODE}"
     )
 
 

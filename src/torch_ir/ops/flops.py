@@ -110,8 +110,9 @@ def flops(op_type: str, arguments: Mapping[str, Any], results: Sequence[Shape]) 
         counter = _REGISTERED[op_type]
         with code_of(counter, f"the operation count of {op_type}", ExecutionError):
             counted = counter(arguments, results)
-            if counted is not None and not isinstance(counted, Real):  # pyright: ignore[reportUnnecessaryIsInstance]  # packages may be untyped
-                raise TypeError(f"it gave {counted!r:.60}, which is no number")
+            is_number = isinstance(counted, Real)  # pyright: ignore[reportUnnecessaryIsInstance]  # packages may be untyped
+            if counted is not None and not (is_number and 0 <= counted < math.inf):
+                raise TypeError(f"it gave {counted!r:.60}, which counts nothing")
             return counted
     call = _CountedCall(op_type, arguments, results)
     operator = op_type.rpartition(".")[0]

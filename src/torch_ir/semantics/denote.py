@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, TorchIRError, counted
 from torch_ir.frozen import EMPTY
 from torch_ir.ir.diagnostics import error_at
 from torch_ir.ir.expressions import Number
@@ -22,7 +22,7 @@ from torch_ir.ir.queries import dead_after, kept_values, shown_writes, signature
 from torch_ir.ir.symbols import SymExpr, value_at
 from torch_ir.ir.tensor import TensorMeta, type_text
 from torch_ir.ir.tree import TensorLeaf, ValueLeaf, leaves
-from torch_ir.ops.extensions import meaning_hint
+from torch_ir.ops.extensions import OWN_NAMESPACES, meaning_hint
 from torch_ir.ops.schema import lookup
 from torch_ir.semantics.arguments import Value, arguments_of
 from torch_ir.semantics.draws import Draws
@@ -255,6 +255,7 @@ class _Graph:
             if found.draws:
                 arguments["draws"] = Draws(self._seed, self._scope + node.name)
             results = self._results(found, node, arguments, symbols)
+            self._require_number(node, results)
             self._bind(node, results, symbols)
             for meta in node.outputs:
                 if meta.producer_output_idx not in INFERRED_WRONGLY.get(node.op_type, ()):
@@ -283,6 +284,16 @@ class _Graph:
             made = cast(Array, results[meta.producer_output_idx])
             results[meta.producer_output_idx] = made.astype(numpy_dtype(meta.dtype))
         return results
+
+    def _require_number(self, node: OpNode, results: list[Value]) -> None:
+        """Refuse more results than the operator has, which a meaning of others may give."""
+        is_own = node.op_type.partition(".")[0] in OWN_NAMESPACES
+        schema = None if is_own else self._ir.schema_of(node.op_type)
+        if schema is None or any(result.type.endswith("]") for result in schema.returns):
+            return  # of a list, a call has as many as it has
+        if len(results) > max(1, len(schema.returns)):
+            gives = f"it gives {counted(len(results), 'result')}"
+            raise InvalidIRError(f"{gives}, and the operator has {len(schema.returns)}")
 
     def _bind(self, node: OpNode, results: list[Value], symbols: dict[str, Number]) -> None:
         """Give the symbols that the results determine their value, once in each evaluation."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -101,7 +101,9 @@ def denotes(
         )
 
     def decorate(function: F) -> F:
-        meaning = np.errstate(all="ignore")(function)
+        home = str(getattr(function, "__module__", ""))
+        is_ours = home.partition(".")[0] == "torch_ir"
+        meaning = np.errstate(all="ignore")(function if is_ours else _unable_to_write(function))
         for op_type in op_types:
             if op_type in _DENOTATIONS:
                 raise InvalidIRError(
@@ -112,6 +114,31 @@ def denotes(
         return meaning
 
     return decorate
+
+
+def _unable_to_write(function: F) -> F:
+    """Return a meaning of another package, given operands that it cannot write to."""
+
+    @wraps(function)
+    def meaning(*args: Any, **arguments: Any) -> Any:
+        given = {name: _read_only(value) for name, value in arguments.items()}
+        return _writable(function(*map(_read_only, args), **given))
+
+    return cast(F, meaning)
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return [*map(_read_only, value)] if isinstance(value, list) else value
+
+
+def _writable(results: Any) -> Any:
+    if isinstance(results, list | tuple):
+        return [*map(_writable, cast(list[Any], results))]
+    is_locked = isinstance(results, np.ndarray) and not results.flags.writeable
+    return results.copy() if is_locked else results
 
 
 def declare(function: Function, meaning: str, *op_types: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import ExecutionError, InvalidIRError, code_of
 from torch_ir.semantics.bounds import (
     control_flow,
     elementwise,
@@ -185,10 +185,13 @@ def _bounded(call: BoundedCall) -> list[Array] | None:
     if callable(given):
 
         def stated(call: BoundedCall) -> list[Array]:
-            errors = [np.asarray(e, "float64") for e in given(call.arguments, call.results)]
-            _require_one_each(op_type, errors, arrays)
-            pairs = zip(errors, arrays, strict=True)
-            return [np.broadcast_to(error, array.shape) for error, array in pairs]
+            with code_of(given, f"the tolerance of {op_type}", ExecutionError):
+                errors = [np.asarray(e, "float64") for e in given(call.arguments, call.results)]
+                if any((error < 0).any() for error in errors):
+                    raise ValueError("it gave a bound below zero")
+                _require_one_each(op_type, errors, arrays)
+                pairs = zip(errors, arrays, strict=True)
+                return [np.broadcast_to(error, array.shape) for error, array in pairs]
 
         return _of_values(call, stated, call.results)
     rule = RULES.get(op_type) if given is None else _KINDS[given]
