@@ -72,6 +72,7 @@ COMMANDS = {
     "validate": ("--random", "--random-weights"),
     "validate on the device": ("--random", "--random-weights", "--backend", "acme"),
     "lower": ("--to", "edge"),
+    "lower and preserve": ("--to", "edge", "--preserve", "acme.softclip.default"),
     "support": ("--backend", "acme"),
     "opt": ("-p", "fuse-softclip,fuse-conv-bn-relu", "--explain"),
     "extensions": (),
@@ -91,6 +92,8 @@ def test_every_command_finds_what_it_needs(site, net, name):
     if name == "lower":
         assert "aten.abs.default" in out
         assert "acme.softclip" not in out.replace("operator", "")
+    if name == "lower and preserve":
+        assert "acme.softclip.default(x=%" in out
     if name == "partition":
         assert "func &acme_0" in out
         assert err == "note: 2 of 3 nodes in 1 subgraph of 'acme'\n"

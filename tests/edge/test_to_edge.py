@@ -376,7 +376,7 @@ def test_e26_a_preserved_operator_is_kept():
     [
         ("aten.view.default", "it writes or aliases what it is given"),
         ("aten.relu_.default", "it writes or aliases what it is given"),
-        ("mylib.op.default", "only operators of ATen are decomposed"),
+        ("prims.add.default", "only operators of ATen and of libraries are decomposed"),
     ],
 )
 def test_e26_what_cannot_be_preserved_is_refused(op_type, reason):

@@ -13,7 +13,7 @@ from torch_ir.edge.edge_program import EdgeOptions, EdgePass, EdgeProgram
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend import convert_exported_program
 from torch_ir.infer.engine import outside_of_modes
-from torch_ir.infer.resolve import require_allowed
+from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ops.rules import allow_collectives
 from torch_ir.ops.spec import spec_of
@@ -21,6 +21,7 @@ from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
 from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.edge.strict import without_numbers
+from torch_ir.torch_api import operator_schema
 
 Source: TypeAlias = IR | ExportedProgram
 """What can be lowered to Edge."""
@@ -47,7 +48,7 @@ def to_edge(
 
     Args:
         programs: An IR, an exported program, or several of them by method name.
-        preserve: Functional operators of ATen that are not decomposed.
+        preserve: Functional operators of ATen and of libraries that are not decomposed.
         allow: Operators to allow although they are not in the core set.
         dim_order: Say layouts by the order of dimensions, not by memory formats.
         strict: No numbers anywhere, as the specification has it: where an operator takes one, a
@@ -59,6 +60,7 @@ def to_edge(
 
     Raises:
         InvalidIRError: ``preserve`` names what cannot be preserved.
+        ExecutionError: ``preserve`` names an operator of a library that nobody registered.
         CompileError: A program calls what it may not call (:func:`torch_ir.operator_rule`).
         PassError: A program cannot be made functional, or decomposed.
         DialectError: What was made is not Edge; the message lists all violations.
@@ -91,12 +93,16 @@ def to_edge(
 
 
 def _require_preservable(op_type: str) -> None:
-    if is_custom(op_type) or not op_type.startswith("aten."):
+    if not is_custom(op_type) and not op_type.startswith("aten."):
         raise InvalidIRError(
-            f"{op_type} cannot be preserved: only operators of ATen are decomposed",
-            remedy="Leave it out; a custom operator stays as it is.",
+            f"{op_type} cannot be preserved: only operators of ATen and of libraries "
+            "are decomposed",
+            remedy="Leave it out.",
         )
-    if not spec_of(op_type).is_functional:
+    own: dict[str, str] = {}
+    if is_custom(op_type):
+        own[op_type] = operator_schema(resolve_operator(op_type)).text
+    if not spec_of(op_type, own).is_functional:
         raise InvalidIRError(
             f"{op_type} cannot be preserved: it writes or aliases what it is given",
             remedy="Edge has functional operators only.",
