@@ -187,6 +187,35 @@ def test_what_an_imported_module_registers_is_listed(tmp_path, everything):
     assert re.search(r"^still +Does nothing\.$", out, re.MULTILINE)
 
 
+def test_what_is_registered_for_no_operator_is_told(tmp_path, everything):
+    everything.write_text(EVERYTHING.replace('denotes("zz.double.d', 'denotes("zz.duoble.d'))
+    status, out, _ = run(tmp_path, "", "extensions", "--json", "--import", everything)
+    assert status == 1
+    (row,) = [row for row in json.loads(out) if row["fault"]]
+    assert (row["name"], row["fault"]) == (
+        "zz.duoble.default",
+        "there is no operator of this name",
+    )
+    assert row["remedy"] == "Did you mean zz.double.default or zz.half.default?"
+    net = tmp_path / "net.ir"
+    net.write_text("""ir {
+  input %x: f32[2]
+  %y: f32[2] = zz.duoble.default(x=%x)
+  return %y
+}
+""")
+    status, _, err = run(tmp_path, "", "run", net, "--random", "--import", everything)
+    assert status == 1
+    assert "has no operator 'zz.duoble.default'. Did you mean double?\n" in err
+
+
+def test_the_list_of_operators_says_what_they_mean(site):
+    status, out, _ = run(site, "", "operators")
+    has = "fake kernel, decomposition, denotation, dtype rows, operation count"
+    assert status == 0
+    assert f"acme::softclip(Tensor x, float limit=1.) -> Tensor  # {has}\n" in out
+
+
 def test_a_file_is_imported_once(tmp_path, everything):
     net = tmp_path / "net.ir"
     net.write_text("""ir "Net" {

@@ -36,6 +36,7 @@ from torch_ir.torch_api import (
     HigherOrderOperator,
     OpOverload,
     higher_order_operator,
+    library_operators,
     operator_schema,
     overload,
 )
@@ -199,7 +200,12 @@ def _found(name: str) -> OpOverload:
 def _remedy(namespace: str, op_type: str) -> str:
     if namespace in ("aten", "prims", *_REGISTERED_BY):
         return did_you_mean(op_type, known_operators()) or "Check the name and the overload."
-    return import_hint(namespace)
+    name = op_type.split(".")[1]
+    loaded = [n for n in library_operators([namespace]) if n.partition(".")[0] == namespace]
+    if overloads := [known for known in loaded if known.split(".")[1] == name]:
+        return f"It is {' or '.join(overloads)}."
+    closest = did_you_mean(name, {known.split(".")[1] for known in loaded})
+    return closest or import_hint(namespace)
 
 
 def to_torch(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
+from collections.abc import Collection
+from dataclasses import asdict, replace
 from importlib import import_module
 
 import click
 
 from torch_ir.cli import console
-from torch_ir.errors import InvalidIRError
-from torch_ir.ops.extensions import Extension, extensions
+from torch_ir.errors import InvalidIRError, did_you_mean
+from torch_ir.ops.extensions import GROUPS, Extension, extensions
 from torch_ir.tables import table
 
 _HOMES = (
@@ -21,6 +22,8 @@ _HOMES = (
     "torch_ir.weights.load",
 )
 """The modules that say which names are ours."""
+_SHOWN = 10
+"""Operators of a library that are named."""
 
 
 @click.command
@@ -34,7 +37,10 @@ def command(as_json: bool) -> None:
     """
     for home in _HOMES:
         import_module(home)
-    found = [*extensions(), *_operators()]
+    added = [*extensions()]
+    operators = _operators()
+    runnable = {e.name for e in [*operators, *added] if e.group in ("operator", "kernel")}
+    found = [*[_of_an_operator(extension, runnable) for extension in added], *operators]
     if as_json:
         console.write_json([asdict(extension) for extension in found])
     elif not found:
@@ -49,6 +55,17 @@ def command(as_json: bool) -> None:
 def _state(extension: Extension) -> str:
     told = f"{extension.fault}. {extension.remedy}" if extension.remedy else extension.fault
     return told or ("loaded" if extension.package else "registered")
+
+
+def _of_an_operator(extension: Extension, known: Collection[str]) -> Extension:
+    """Say of what is registered for an operator that its library does not have it."""
+    namespace = f"{extension.name.partition('.')[0]}."
+    theirs = [name for name in known if name.startswith(namespace)]
+    if extension.group in GROUPS or extension.name in known or not theirs:
+        return extension
+    listed = f"The library has {', '.join(sorted(theirs)[:_SHOWN])}."
+    hint = did_you_mean(extension.name, theirs) or listed
+    return replace(extension, fault="there is no operator of this name", remedy=hint)
 
 
 def _operators() -> list[Extension]:

@@ -10,7 +10,7 @@ import click
 from torch_ir.cli import console
 from torch_ir.cli.files import read_ir
 from torch_ir.errors import Raised, attempt
-from torch_ir.ops.extensions import OPERATORS, import_for, points_of
+from torch_ir.ops.extensions import DENOTATIONS, OPERATORS, import_for, points_of
 from torch_ir.serde.operator_table import operator_table
 
 if TYPE_CHECKING:
@@ -43,11 +43,12 @@ def command(file: str | None, as_json: bool) -> None:
 
 
 def _libraries() -> tuple[ForeignOperator, ...]:
-    """The operators of libraries; those that cannot be loaded are told."""
-    for namespace in points_of(OPERATORS):
-        fault = attempt(import_for, OPERATORS, namespace)
-        if isinstance(fault, Raised):
-            console.note(str(fault.error))
+    """The operators of libraries, and what they mean; what cannot be loaded is told."""
+    for group in (OPERATORS, DENOTATIONS):
+        for namespace in points_of(group):
+            fault = attempt(import_for, group, namespace)
+            if isinstance(fault, Raised):
+                console.note(str(fault.error))
     if "torch" not in sys.modules:
         return ()
     from torch_ir.infer.foreign import foreign_operators
