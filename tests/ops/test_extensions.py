@@ -104,8 +104,18 @@ def test_what_functions_of_packages_give_is_looked_at(point, tmp_path):
     with pytest.raises(WeightLoadError, match=r"cannot read .*m\.other: TypeError: "):
         load_weights(file)
     point("weight_readers", ".other", "builtins:str")
-    with pytest.raises(WeightLoadError, match=r"the reader of \.other files gave a value of type"):
+    with pytest.raises(WeightLoadError) as told:
         load_weights(file)
+    assert str(told.value) == (
+        f"cannot read {file}: the reader of .other files gave a value of type str, not tensors by "
+        "name\nThe fault is in the file or in builtins.str, the reader of .other files."
+    )
+    point("weight_readers", ".other", "builtins:vars")
+    with pytest.raises(WeightLoadError) as told:
+        load_weights(file)
+    assert told.value.remedy == (
+        "The fault is in the file or in builtins.vars, the reader of .other files."
+    )
     point("viewers", "other", "builtins:len")
     with pytest.raises(SerializationError, match=r"^the viewer 'other' failed: TypeError: "):
         write_ir(PROGRAM, None, "other", None)
@@ -294,3 +304,14 @@ def test_a_tolerance_is_a_kind_or_a_function(tolerance, hint):
     with pytest.raises(InvalidIRError) as caught:
         denotes("acme.softclip.default", tolerance=tolerance)
     assert str(caught.value) == f"{tolerance!r} is no kind of tolerance\n{hint}"
+
+
+def test_the_keys_of_read_weights_are_texts(tmp_path):
+    @register_weight_reader(".numbered")
+    def numbered(path):
+        return {1: path}
+
+    file = tmp_path / "m.numbered"
+    file.touch()
+    with pytest.raises(WeightLoadError, match=r"files gave the key 1, which is no text\n"):
+        load_weights(file)

@@ -141,19 +141,25 @@ def _read(file: Path, trust: bool) -> Mapping[str, torch.Tensor]:
 
 
 def _read_by(reader: WeightReader, file: Path) -> Mapping[str, torch.Tensor]:
+    name = getattr(reader, "__qualname__", type(reader).__qualname__)
+    whose = f"{getattr(reader, '__module__', '')}.{name}, the reader of {file.suffix} files"
+    fault = f"The fault is in the file or in {whose}."
     with raised_as(
         lambda error: WeightLoadError(
-            f"cannot read {file}: {type(error).__name__}: {first_line(error)}"
+            f"cannot read {file}: {type(error).__name__}: {first_line(error)}", remedy=fault
         ),
         passing=(WeightLoadError,),
     ):
         read = reader(file)
     if not isinstance(read, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
-        raise WeightLoadError(
-            f"cannot read {file}: the reader of {file.suffix} files gave a value of type "
-            f"{type(read).__name__}, not tensors by name"
-        )
-    return read
+        gave = f"a value of type {type(read).__name__}, not tensors by name"
+    elif other := [key for key in read if not isinstance(key, str)]:  # pyright: ignore[reportUnnecessaryIsInstance]
+        gave = f"the key {other[0]!r:.60}, which is no text"
+    else:
+        return read
+    raise WeightLoadError(
+        f"cannot read {file}: the reader of {file.suffix} files gave {gave}", remedy=fault
+    )
 
 
 _SUFFIXES = {
