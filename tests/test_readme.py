@@ -46,7 +46,7 @@ EXECUTED = [
 ]
 PYTHON_ALONE = [
     ROOT / "docs" / f"{name}.md"
-    for name in ("coming-from-pytorch-ir", "execution", "fuzzing", "wrong-numbers")
+    for name in ("coming-from-pytorch-ir", "execution", "fuzzing", "text", "wrong-numbers")
 ]
 """Pages whose commands name files of the reader's own: their Python is run."""
 
