@@ -9,7 +9,7 @@ from torch_ir.cli.files import write_ir
 from torch_ir.dialects import dialect, verify, with_rules
 from torch_ir.ir.analysis.costs import cost
 from torch_ir.ops.flops import counts_operations
-from torch_ir.passes import Pass, run_passes
+from torch_ir.passes import Pass, PassResult, run_passes
 from torch_ir.viz import register_viewer
 from torch_ir.viz.viewers import VIEWERS
 
@@ -212,3 +212,43 @@ def test_a_pass_gives_a_result_of_a_pass():
         "the pass still gave a value of type IR, not a PassResult\n"
         "Return PassResult(ir, modified)."
     )
+
+
+class Gives(Pass):
+    name = "gives"
+    result = None
+
+    def call(self, ir):
+        return self.result
+
+
+def test_a_pass_gives_a_program_and_says_that_it_changed_it():
+    wrong, right = Gives(), Gives()
+    object.__setattr__(wrong, "result", PassResult("no program", True))
+    with pytest.raises(torch_ir.PassError) as caught:
+        run_passes(IR, [wrong])
+    assert str(caught.value) == (
+        "the pass gives gave a str in place of a program\nReturn PassResult(ir, modified)."
+    )
+    changed = IR.replace(nodes=[node.replace(op_type="aten.neg.default") for node in IR.nodes])
+    object.__setattr__(right, "result", PassResult(changed, False))
+    assert run_passes(IR, [right]).modified
+    with pytest.raises(torch_ir.PassError, match="made a program that computes something else"):
+        run_passes(IR, [right], validate="each", inputs=(X,))
+
+
+def test_a_backend_that_gives_nothing_is_told_when_it_is_asked():
+    with pytest.raises(torch_ir.BackendError) as caught:
+        torch_ir.compile(IR, {}, backend=lambda ir, weights, options: None)
+    assert caught.value.message.endswith("gave a value of type NoneType, not a function")
+    assert caught.value.remedy == "Return a function that takes the model's own arguments."
+
+
+def test_a_function_of_a_file_is_verified_as_a_backend(tmp_path):
+    file = tmp_path / "whole.py"
+    file.write_text(
+        "from torch_ir import IRExecutor\n\n\ndef whole(ir, weights, options):\n"
+        "    return IRExecutor(ir, weights)\n"
+    )
+    report = torch_ir.validate(IR, {}, (X,), backend=f"{file}:whole")
+    assert report.verdict == "agree"

@@ -80,3 +80,18 @@ def test_a_quantized_model_is_fused(tmp_path):
         f"note: the weights in {model} are left out; they fit the result\n"
     )
     assert IR.load(output) == fuse_quantized(IR.load(model))
+
+
+def test_what_fails_to_explain_is_its_own_fault(file, tmp_path):
+    (tmp_path / "silent.py").write_text(
+        "from torch_ir.passes import Pass, PassResult\n\n\n"
+        "class Silent(Pass):\n    name = 'silent'\n\n"
+        "    def call(self, ir):\n        return PassResult(ir, False)\n\n"
+        "    def explain(self, ir):\n        raise ValueError('no words')\n"
+    )
+    result = opt(file, "-p", f"{tmp_path / 'silent.py'}:Silent", "--explain")
+    assert result.exit_code == 1
+    assert result.stderr.endswith(
+        "error: what the pass silent explains failed: ValueError: no words\n"
+        "The fault is in its code; --traceback shows all of it.\n"
+    )

@@ -106,7 +106,14 @@ def _made(make: Backend, asked_for: object, *given: Any) -> Runner:
     told = code_of(make, f"the backend {named!r:.80}", BackendError)
     # samples and timed calls draw, as often as there is time: the caller's numbers stay the same
     with told, torch.random.fork_rng(devices=()):
-        return make(*given)
+        made = make(*given)
+    if not callable(made):
+        gave = f"a value of type {type(made).__name__}, not a function"
+        raise BackendError(
+            f"the backend {named!r:.80} gave {gave}",
+            remedy="Return a function that takes the model's own arguments.",
+        )
+    return made
 
 
 def _require_placeable(backend: object, placement: Placement | None) -> None:

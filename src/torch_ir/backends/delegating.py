@@ -125,7 +125,8 @@ class DelegatingExecutor(Uncopied):
         for node in self.ir.nodes:
             if (taker := called.get(node.name)) is not None:
                 # not the backend's name, which may be a namespace of torch
-                op_type = f"delegate.{node.name}_{next(_NUMBERS)}.default"
+                name = node.name.replace(".", "_")  # a backend may be called device.py:NAME
+                op_type = f"delegate.{name}_{next(_NUMBERS)}.default"
                 made = self.delegates[node.name] = self._delegate(node, payload, taker)
                 kernels[op_type] = _kernel(taker.name, node, made)
                 taken = [meta for meta in node.inputs if meta.name not in made.held]

@@ -90,7 +90,14 @@ class Pass(ABC):
                     f"the pass {self.name} gave a value of type {gave}, not a PassResult",
                     remedy="Return PassResult(ir, modified).",
                 )
+            if not isinstance(result.ir, IR):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
+                gave = f"a {type(result.ir).__name__} in place of a program"
+                raise PassError(
+                    f"the pass {self.name} gave {gave}", remedy="Return PassResult(ir, modified)."
+                )
             self.ensures(result.ir)
+            if not result.modified and result.ir is not ir and result.ir != ir:
+                return PassResult(result.ir, True)  # it is compared and told as what it is
             return result
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ from torch_ir.cli.files import (
 )
 from torch_ir.cli.options import OUTPUT, PASSES
 from torch_ir.cli.passes import steps_of
-from torch_ir.errors import counted
+from torch_ir.errors import PassError, code_of, counted
 from torch_ir.ir import IR
 from torch_ir.tables import table
 
@@ -120,8 +120,9 @@ def command(
         ir = result.ir
         left = f"{counted(len(ir.nodes), 'node')} left"
         console.note(f"{step}: {left if result.modified else 'nothing to do'}")
-        for line in step.explain(ir) if explain else ():
-            console.message(f"  {line}")
+        with code_of(step, f"what the pass {step.name} explains", PassError):
+            for line in step.explain(ir) if explain else ():
+                console.message(f"  {line}")
         if print_after_each:
             (console.message if output is None else console.result)(f"# after {step}\n{ir}\n")
     if lineage is not None and validate == "stage" and ir is not before:
