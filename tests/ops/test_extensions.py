@@ -97,7 +97,7 @@ def test_the_fault_says_what_is_wanted(point):
     )
 
 
-def test_what_functions_of_packages_give_is_looked_at(point, tmp_path):
+def test_what_functions_of_packages_give_is_looked_at(point, tmp_path, monkeypatch):
     file = tmp_path / "m.other"
     file.touch()
     point("weight_readers", ".other", "json:dumps")
@@ -118,6 +118,10 @@ def test_what_functions_of_packages_give_is_looked_at(point, tmp_path):
     )
     point("viewers", "other", "builtins:len")
     with pytest.raises(SerializationError, match=r"^the viewer 'other' failed: TypeError: "):
+        write_ir(PROGRAM, None, "other", None)
+    point("viewers", "other", "builtins:half_a_pair")
+    monkeypatch.setattr("builtins.half_a_pair", lambda ir: "\ud800", raising=False)
+    with pytest.raises(SerializationError, match=r"^the viewer 'other' failed: Unicode"):
         write_ir(PROGRAM, None, "other", None)
     point("viewers", "other", "builtins:id")
     with pytest.raises(SerializationError) as caught:

@@ -140,11 +140,13 @@ def _by_viewer(kind: str, ir: IR) -> bytes:
     viewer = VIEWERS.find(kind)
     with code_of(viewer, f"the viewer {kind!r}", SerializationError):
         made = viewer(ir)
-    if not isinstance(made, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
+        if isinstance(made, str):
+            return made.encode()  # which half a character of a pair cannot be
+    if not isinstance(made, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]  # another package's
         raise SerializationError(
             f"the viewer {kind!r} gave a value of type {type(made).__name__}, not text or bytes"
         )
-    return made.encode() if isinstance(made, str) else made
+    return made
 
 
 def _write_archive(ir: IR, output: str | None, weights: Mapping[str, Any] | None) -> None:
