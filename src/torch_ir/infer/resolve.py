@@ -200,7 +200,7 @@ def _found(name: str) -> OpOverload:
 def _remedy(namespace: str, op_type: str) -> str:
     if namespace in ("aten", "prims", *_REGISTERED_BY):
         return did_you_mean(op_type, known_operators()) or "Check the name and the overload."
-    name = op_type.split(".")[1]
+    name = op_type.partition(".")[2].partition(".")[0]
     loaded = [n for n in library_operators([namespace]) if n.partition(".")[0] == namespace]
     if overloads := [known for known in loaded if known.split(".")[1] == name]:
         return f"It is {' or '.join(overloads)}."

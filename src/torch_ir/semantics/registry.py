@@ -93,7 +93,8 @@ def denotes(
     for op_type in op_types:
         require_overload(op_type)
     kind: object = tolerance
-    if kind is not None and kind not in get_args(Kind) and not callable(kind):
+    is_kind = isinstance(kind, str) and kind in get_args(Kind)
+    if kind is not None and not is_kind and not callable(kind):
         known = f"It is a function that gives bounds, or one of {', '.join(get_args(Kind))}."
         raise InvalidIRError(
             f"{kind!r:.60} is no kind of tolerance",
