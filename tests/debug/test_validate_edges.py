@@ -101,3 +101,25 @@ def test_the_second_derivative_of_a_gated_unit_in_each_dtype(dtype):
         kinds = [getattr(torch, meta.dtype) for meta in ir.graph_inputs]
         inputs = [tensor.to(kind) for tensor, kind in zip(given, kinds, strict=True)]
         assert torch_ir.validate(ir, {}, inputs).verdict == "agree"
+
+
+@torch.library.custom_op("edges::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@doubled.register_fake
+def _(x):
+    return x.new_empty(5)
+
+
+def test_a_fake_kernel_that_says_another_type_than_the_kernel_gives():
+    ir = torch_ir.parse("""ir {
+      operator "edges::doubled(Tensor x) -> Tensor"
+      input %x: f32[2, 3]
+      %y: f32[5] = edges.doubled.default(x=%x)
+      return %y
+    }""")
+    report = torch_ir.validate(ir, {}, [torch.ones(2, 3)])
+    told = "its kernel gives f32[2, 3] in place of f32[5], as its fake kernel says"
+    assert (report.verdict, report.divergences[0].reason) == ("disagree", told)

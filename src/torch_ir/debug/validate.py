@@ -22,7 +22,7 @@ import torch
 from torch_ir.arguments import public, require_list
 from torch_ir.backends.backend_registry import Runner
 from torch_ir.backends.delegate import delegates
-from torch_ir.backends.delegating import DelegatingExecutor
+from torch_ir.backends.delegating import DelegatingExecutor, misfit
 from torch_ir.debug.capture import Captured
 from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
@@ -48,6 +48,7 @@ from torch_ir.debug.reference.openness import has_open_functions
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.debug.repro import inputs_of, repro_text, save_part
 from torch_ir.debug.validation import Reader, ValidationReport
+from torch_ir.dialects.rules import is_custom
 from torch_ir.errors import InputError, InvalidIRError, did_you_mean
 from torch_ir.executor import ExecGraph, IRExecutor
 from torch_ir.executor.inputs import (
@@ -440,7 +441,7 @@ class _Rereading:
             self.tally.left(node, loose)
             return
         self.tally.read(node, "eager")
-        for name, error in unlike.items():
+        for name, error in (dict(unlike) | _mistyped(node, outputs)).items():
             self.found.note(node, name, "eager", error, before, self.symbols)
 
     def _call(
@@ -486,6 +487,19 @@ class _Rereading:
             known = self._denoting.meanings.of(node), self.symbols
             unlike = unlike_eager(node, *known, made, given, before, outputs, after)
         return PlainCall(given, storages, [Place.of(item) for item in made]), unlike
+
+
+def _mistyped(node: OpNode, outputs: _Tensors) -> dict[str, Error]:
+    """What an operator of a library gives in another type than its fake kernel said."""
+    if not is_custom(node.op_type):
+        return {}
+    faults = {
+        meta.name: misfit([meta], [made]) for meta, made in zip(node.outputs, outputs, strict=True)
+    }
+    told = "its kernel gives {}, as its fake kernel says".format
+    return {
+        n: Error(part=float("inf"), reason=told(fault)) for n, fault in faults.items() if fault
+    }
 
 
 def _replaced(
