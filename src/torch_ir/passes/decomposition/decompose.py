@@ -287,6 +287,35 @@ def _offsets(size: Sequence[int], stride: Sequence[int], device: torch.device) -
     return sum(lines[1:], start=lines[0]) if lines else torch.arange(1, device=device)
 
 
+def _steps(start: float, end: float, steps: int, **given: Any) -> torch.Tensor:
+    """Equal steps; of integers between whole ends, cut off: torch's decomposition rounds else."""
+    dtype = given.get("dtype") or torch.get_default_dtype()
+    if dtype.is_floating_point or dtype.is_complex:
+        return _by_torch("linspace", start, end, steps, **given)
+    first, last = int(start), int(end)
+    if steps < 2:
+        return torch.full([steps], first, dtype=dtype, device=given.get("device"))
+    step = (last - first) / (steps - 1)
+    places = torch.arange(steps, dtype=torch.float64, device=given.get("device"))
+    up, down = first + step * places, last - step * (steps - 1 - places)
+    return torch.where(places < steps // 2, up, down).to(dtype)
+
+
+def _powers(
+    start: float, end: float, steps: int, base: float = 10.0, **given: Any
+) -> torch.Tensor:
+    """Powers by equal steps; a lone one is not of a whole exponent, as torch's decomposition is."""
+    if steps != 1 or isinstance(start, complex):
+        return _by_torch("logspace", start, end, steps, base, **given)
+    dtype = given.get("dtype") or torch.get_default_dtype()
+    return torch.full([1], base**start, device=given.get("device")).to(dtype)
+
+
+def _by_torch(name: str, *args: Any, **kwargs: Any) -> Any:
+    operator = getattr(torch.ops.aten, name).default
+    return _torch_table(operator_count())[operator][1](*args, **kwargs)
+
+
 def _nearest(offset: float) -> Decomposition:
     """Nearest elements where a scale may contradict the sizes: kernels stop at the last element.
 
@@ -489,6 +518,8 @@ _OURS: dict[str, Decomposition] = {
     "aten.index_add.default": _index_add,
     "aten._sparse_mm.default": _sparse_product,
     "aten.kron.default": _kron,
+    "aten.linspace.default": _steps,
+    "aten.logspace.default": _powers,
     "aten.multi_margin_loss.default": _class_margins,
     "aten.multilabel_margin_loss.default": _margin,
     "aten.multilabel_margin_loss_forward.default": _margins,
