@@ -40,6 +40,10 @@ NO_BINS = """ir {
   %y.0: f32[1], %y.1: f32[3] = y: aten._histogramdd_bin_edges.default(%x, bins=[0, 2])
   return %y.0, %y.1
 }"""
+ONE_COMPLEX = """ir {
+  %y: c64[1] = aten.hamming_window.default(window_length=1, dtype=torch.complex64)
+  return %y
+}"""
 BY_EDGES = """ir {
   input %e: f32[5]
   input %x: f32[4]
@@ -64,9 +68,18 @@ ONE = torch.ones(1, dtype=torch.bfloat16)
             [torch.tensor([457.0, 3566.0, 2.0, 30.0]), torch.tensor([0.08, 0.56, 3, 0.7])],
         ),
         (NO_BINS, [torch.randn(4, 2)]),
+        (ONE_COMPLEX, []),
         (BY_EDGES, [torch.tensor([0.0, 1, 1, 2, 5]), torch.arange(4.0)]),
     ],
-    ids=["lanczos", "part of a size", "one number", "large shapes", "no bins", "equal edges"],
+    ids=[
+        "lanczos",
+        "part of a size",
+        "one number",
+        "large shapes",
+        "no bins",
+        "one complex",
+        "equal edges",
+    ],
 )
 def test_torch_agrees_with_the_meaning(text, inputs):
     assert torch_ir.validate(torch_ir.parse(text), {}, inputs).verdict == "agree"
@@ -78,7 +91,7 @@ def test_counts_between_edges_in_no_order_are_open():
     assert report.verdict != "disagree"
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16", "u8", "i32"])
+@pytest.mark.parametrize("dtype", ["f32", "c64", "bf16", "f16", "u8", "i32"])
 def test_the_second_derivative_of_a_gated_unit_in_each_dtype(dtype):
     whole = dtype in ("u8", "i32")
     ir = torch_ir.parse(f"""ir {{
@@ -95,6 +108,8 @@ def test_the_second_derivative_of_a_gated_unit_in_each_dtype(dtype):
         given = [
             (torch.randn(*meta.shape, generator=generator) * 3).abs()
             if whole
+            else torch.randn(*meta.shape, generator=generator, dtype=torch.complex64)
+            if dtype == "c64"
             else torch.randn(*meta.shape, generator=generator)
             for meta in ir.graph_inputs
         ]

@@ -304,7 +304,7 @@ def _steps(start: float, end: float, steps: int, **given: Any) -> torch.Tensor:
 def _powers(
     start: float, end: float, steps: int, base: float = 10.0, **given: Any
 ) -> torch.Tensor:
-    """Powers by equal steps; a lone one is not of a whole exponent, as torch's decomposition is."""
+    """Powers by equal steps; torch's decomposition takes a whole exponent for a lone one."""
     if steps != 1 or isinstance(start, complex):
         return _by_torch("logspace", start, end, steps, base, **given)
     dtype = given.get("dtype") or torch.get_default_dtype()
@@ -312,7 +312,7 @@ def _powers(
 
 
 def _by_torch(name: str, *args: Any, **kwargs: Any) -> Any:
-    operator = getattr(torch.ops.aten, name).default
+    operator = resolve_operator(f"aten.{name}.default")
     return _torch_table(operator_count())[operator][1](*args, **kwargs)
 
 

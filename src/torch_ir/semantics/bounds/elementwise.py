@@ -322,22 +322,26 @@ def gate_moves(call: BoundedCall) -> Errors:
     """Bound what ``a · σ(b)``, or its gradient, moves by: ``c · u · Σ |terms|`` at each element.
 
     Kernels subtract ``σ · x`` from x where ``1 - σ`` is meant, and σ below the normal numbers may
-    be 0.
+    be 0. A complex σ is off by ``1 - σ`` times as much, as it has poles.
     """
     (result,) = call.results
     place = call["dim"] % result.ndim
     (a, b), (da, db) = (np.split(call.wide(name), 2, place) for name in ("x", "dx"))
     gate, a, da, db = 1 / (1 + np.exp(-b)), np.abs(a), np.abs(da), np.abs(db)
+    rest, count = 2.0, GATE
+    if is_complex(result.dtype):
+        rest, count = 1 + np.abs(gate), GATE * COMPLEX_PRODUCT
+        gate = np.abs(gate) * (1 + np.abs(1 - gate))
     if "glu" in call.arguments:
         terms, lost = gate * da + 2 * call.size("glu") * db, da
         error = call.unit * GATE * terms + least_normal(call.dtype) * lost
         return [call.opened(error, terms)]
     gated = np.split(call.size("grad_x"), 2, place)[0]
-    first = call.size("dgrad_glu") * gate + 2 * gated * db
-    second = 2 * first * a + 2 * gated * (da + a * gate * db)
+    first = call.size("dgrad_glu") * gate + rest * gated * db
+    second = rest * first * a + rest * gated * (da + a * gate * db)
     terms, given = np.concatenate([first, second], place), call.size("dgrad_glu")
-    lost = np.concatenate([given, 2 * given * a + 2 * gated * a * db], place)
-    error = call.stepped(GATE, terms) + least_normal(call.dtype) * lost  # of several kernels
+    lost = np.concatenate([given, rest * given * a + rest * gated * a * db], place)
+    error = call.stepped(count, terms) + least_normal(call.dtype) * lost  # of several kernels
     return [call.opened(error, terms, result.dtype)]
 
 

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.dtypes import DEFAULT_FLOAT, Array, is_float, is_integer, rounded
+from torch_ir.semantics.dtypes import (
+    DEFAULT_FLOAT,
+    Array,
+    is_complex,
+    is_float,
+    is_integer,
+    rounded,
+)
 from torch_ir.semantics.registry import denotes
 
 DType = np.dtype[Any]
@@ -23,7 +30,8 @@ def _window(
     function: Callable[[Array], Array], length: int, periodic: bool, dtype: DType | None
 ) -> Array:
     kind = dtype or DEFAULT_FLOAT
-    if length < 0 or not is_float(kind):
+    has_type = is_float(kind) or (is_complex(kind) and length < 2)  # ones, whatever the window
+    if length < 0 or not has_type:
         raise InvalidIRError(f"there is no window of {length} elements of {kind}")
     if length < 2:
         return np.ones(length, kind)
