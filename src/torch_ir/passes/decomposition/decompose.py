@@ -311,6 +311,29 @@ def _powers(
     return torch.full([1], base**start, device=given.get("device")).to(dtype)
 
 
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    _: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: torch.Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention and the logarithms of its sums, in place of which torch's gives the weights."""
+    wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+    rows, columns, values = (tensor.to(wide) for tensor in (query, key, value))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = rows @ columns.transpose(-2, -1) * factor
+    if is_causal:
+        is_seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        scores = scores.masked_fill(~is_seen, -torch.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    return (scores.softmax(-1) @ values).to(query.dtype), scores.logsumexp(-1)
+
+
 def _by_torch(name: str, *args: Any, **kwargs: Any) -> Any:
     operator = resolve_operator(f"aten.{name}.default")
     return _torch_table(operator_count())[operator][1](*args, **kwargs)
@@ -529,6 +552,7 @@ _OURS: dict[str, Decomposition] = {
     "aten.unfold.default": _windows,
     "aten.unfold_copy.default": _windows,
     "aten._embedding_bag_forward_only.default": _bags,
+    "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
     "aten._conj.default": _same_as("aten._conj_physical.default"),
     "aten._neg_view.default": _same_as("aten.neg.default"),
     "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
