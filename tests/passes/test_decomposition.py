@@ -443,3 +443,16 @@ def test_what_is_not_finite_is_computed_as_kernels_do():
     for one, other in zip(made, Losses()(*given), strict=True):
         torch.testing.assert_close(one, other, equal_nan=True)
     assert validate(ir, {}, given).verdict == "agree"
+
+
+def test_complex_numbers_that_are_not_finite_are_replaced_in_both_parts():
+    ir = parse("""ir {
+      input %x: c64[3]
+      %y: c64[3] = aten.nan_to_num.default(%x, nan=1.5, posinf=3.0)
+      return %y
+    }""")
+    x = torch.tensor([complex("nan"), complex(2, float("inf")), complex("-inf+nanj")])
+    lowered = decompose(ir)
+    assert "aten.nan_to_num.default" not in [node.op_type for node in lowered.nodes]
+    (made,), (wanted,) = (torch_ir.execute_ir(p, (x,), weights={}) for p in (lowered, ir))
+    assert torch.equal(made, wanted)

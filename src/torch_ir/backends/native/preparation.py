@@ -22,7 +22,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.bodies import AUTOCAST_REGION
 from torch_ir.ops.choices import ZEROED
-from torch_ir.passes.decomposition.decompose import decomposed
+from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import functional_form, with_shown_results
 from torch_ir.passes.no_ops import checks_recorded_type, remove_no_ops
