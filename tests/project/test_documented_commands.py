@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import stat
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +101,10 @@ def files(tmp_path, monkeypatch):
     Path("plan.json").write_text('{"*.up_proj": "column", "*.down_proj": "row"}')
     np.savez("x.npz", x=np.ones((2, 2, 4), "float32"))
     run("torch-ir run m.tir --inputs x.npz --capture golden.safetensors", None)
+    yield
+    for name, module in list(sys.modules.items()):  # other tests have modules of these names
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 def matching(word: str) -> list[str]:
