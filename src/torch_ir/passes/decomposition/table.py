@@ -99,27 +99,32 @@ def _powers(
     return torch.full([1], base**start, device=given.get("device")).to(dtype)
 
 
+_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+
+
 def _attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    _: float = 0.0,
+    dropout: float = 0.0,
     is_causal: bool = False,
     *,
     attn_mask: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention and the logarithms of its sums, in place of which torch's gives the weights."""
+    options = {"attn_mask": attn_mask, "scale": scale}
+    result = _by_torch(_FLASH, query, key, value, dropout, is_causal, **options)[0]
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
-    rows, columns, values = (tensor.to(wide) for tensor in (query, key, value))
     factor = query.shape[-1] ** -0.5 if scale is None else scale
-    scores = rows @ columns.transpose(-2, -1) * factor
+    scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * factor
     if is_causal:
         is_seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
         scores = scores.masked_fill(~is_seen, -torch.inf)
     if attn_mask is not None:
         scores = scores + attn_mask
-    return (scores.softmax(-1) @ values).to(query.dtype), scores.logsumexp(-1)
+    sums = scores.logsumexp(-1)
+    return result, torch.where(sums == -torch.inf, 0, sums)  # as the kernel, of no terms
 
 
 def _by_torch(name: str, *args: Any, **kwargs: Any) -> Any:
@@ -349,7 +354,7 @@ OURS: dict[str, Decomposition] = {
     "aten.unfold.default": _windows,
     "aten.unfold_copy.default": _windows,
     "aten._embedding_bag_forward_only.default": _bags,
-    "aten._scaled_dot_product_flash_attention_for_cpu.default": _attention,
+    f"aten.{_FLASH}.default": _attention,
     "aten._conj.default": _same_as("aten._conj_physical.default"),
     "aten._neg_view.default": _same_as("aten.neg.default"),
     "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
