@@ -331,7 +331,7 @@ def gate_moves(call: BoundedCall) -> Errors:
     rest, count = 2.0, GATE
     if is_complex(result.dtype):
         rest, count = 1 + np.abs(gate), GATE * COMPLEX_PRODUCT
-        is_open = np.exp(np.abs(b.real)) > float(np.finfo(real_of(result.dtype)).max)
+        is_open = np.exp(np.abs(np.real(b))) > float(np.finfo(real_of(result.dtype)).max)
         gate = np.where(is_open, np.inf, np.abs(gate) * (1 + np.abs(1 - gate)))
     if "glu" in call.arguments:
         terms, lost = gate * da + 2 * call.size("glu") * db, da
