@@ -24,24 +24,27 @@ SHOW_TRACEBACK = "torch_ir.traceback"
 """The key in the context's metadata that says whether to show all."""
 
 
-_RESULTS: list[IO[Any]] = []
-"""Where results go while all else that is printed goes to stderr; the first counts."""
+_RESULTS = "torch_ir.results"
+"""The key in the context's metadata for where results go while the rest goes to stderr."""
 
 
 @contextmanager
 def only_results() -> Generator[None]:
     """Keep stdout for results: what models, backends and packages print goes to stderr."""
-    _RESULTS.append(sys.stdout)
+    meta = click.get_current_context().meta
+    is_first = meta.setdefault(_RESULTS, sys.stdout) is sys.stdout
     try:
         with redirect_stdout(sys.stderr):
             yield
     finally:
-        _RESULTS.pop()
+        if is_first:
+            del meta[_RESULTS]
 
 
 def stdout() -> IO[Any]:
     """Return where results go."""
-    return _RESULTS[0] if _RESULTS else sys.stdout
+    context = click.get_current_context(silent=True)
+    return sys.stdout if context is None else context.meta.get(_RESULTS, sys.stdout)
 
 
 def result(text: str) -> None:

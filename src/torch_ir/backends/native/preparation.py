@@ -67,15 +67,16 @@ def prepared(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = F
         if split:
             with suppress(PassError):  # another call of a kind may have parts that one has not
                 program = _split(program, backend, split, _operators(program) - split)
-    return with_shown_results(ir, program)
+    return program
 
 
 def prepared_to_run(ir: IR, backends: Sequence[DelegateBackend], *, nonfinite: bool = False) -> IR:
     """Return a program as :func:`prepared` does, in which torch writes parts of large buffers.
 
-    Those stay whole that the first backend to take them writes in place.
+    Those stay whole that the first backend to take them writes in place. Results show what is
+    written, as those of the program do.
     """
-    program = prepared(ir, backends, nonfinite=nonfinite)
+    program = with_shown_results(ir, prepared(ir, backends, nonfinite=nonfinite))
     updates = [node for node in program.nodes if is_state_update(node, program)]
     whole = {node.name for node in updates if _is_in_place(node, program, backends)}
     return with_writes_apart(program, whole)

@@ -537,25 +537,22 @@ class Unit(_Part):
             return []
         values = {**self.given, **values}
         results = self._run(self.nodes, returned, values)
-        if not isinstance(results, Exception) and _are_same(first, results):
+        if not isinstance(results, Exception) and _are_equal(first, results):
             return []
         found = self._judgments(self.nodes, returned, values, results)
         if isinstance(found, str) or not found:
             return []
         if len(self.nodes) > 1:
             found = [item for node in self.nodes for item in self._of([node], values)] or found
-        return [Found(item.nodes, _in_a_second_call(item.fault)) for item in found]
+        return [
+            Found(item.nodes, replace(item.fault, error=item.fault.error.in_a_second_call()))
+            for item in found
+        ]
 
 
-def _are_same(first: Sequence[Any], second: Sequence[Any]) -> bool:
+def _are_equal(first: Sequence[Any], second: Sequence[Any]) -> bool:
     """Whether two calls gave the same to the bit; what is no tensor is not."""
     pairs = [*zip(first, second, strict=False)]
     tensors = all(isinstance(item, torch.Tensor) for pair in pairs for item in pair)
     is_whole = len(first) == len(second) and tensors
     return is_whole and not any(same_bits(*pair).reason for pair in pairs)
-
-
-def _in_a_second_call(fault: PartFault) -> PartFault:
-    return replace(
-        fault, error=replace(fault.error, reason=f"{fault.error.reason}, in a second call")
-    )

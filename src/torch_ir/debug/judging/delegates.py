@@ -345,12 +345,7 @@ def _again(
     if not _is_wrong(found):
         return []
     found = replace(case, calls=2).smallest(given) or found
-    return [_in_a_second_call(item) if item.error.reason else item for item in found]
-
-
-def _in_a_second_call(found: Finding) -> Finding:
-    told = f"{found.error.reason}, in a second call"
-    return replace(found, error=replace(found.error, reason=told))
+    return [replace(item, error=item.error.in_a_second_call()) for item in found]
 
 
 def _part(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> list[Finding] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,10 @@ class Error:
     def is_none(self) -> bool:
         """Whether the two are equal."""
         return not self.reason and self.absolute == 0 and self.part == 0
+
+    def in_a_second_call(self) -> Error:
+        """Return the same of a second call of what is judged."""
+        return replace(self, reason=self.reason and f"{self.reason}, in a second call")
 
     def or_worse(self, other: Error) -> Error:
         """Return the greatest errors of two parts of a value that both agree."""
