@@ -57,7 +57,8 @@ def test_a_mask_of_bytes_is_one_of_booleans() -> None:
 @pytest.mark.parametrize("value", [torch.tensor(2.5), torch.tensor([3]), torch.tensor(True)])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8, torch.complex64])
 def test_a_single_value_is_put_as_a_number_where_a_mask_is_true(dtype, value) -> None:
-    for indices in ([MASK], [None, torch.tensor([True, False, False, True])]):
+    columns, all_of_it, none_of_it = map(torch.tensor, ([True, False, False, True], True, False))
+    for indices in ([MASK], [None, columns], [all_of_it], [none_of_it]):
         check("aten.index_put.default", tensor((3, 4), dtype), indices, value)
     whole = tensor((3, 4), torch.int64)
     message = refused("aten.index_put.default", whole, [torch.tensor([1])], torch.tensor(2.5))

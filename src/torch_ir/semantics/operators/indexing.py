@@ -190,11 +190,14 @@ def index_put(
 ) -> Array:
     """The tensor with ``values`` put or added at ``self[indices]``, to whose shape they broadcast.
 
-    A single value that is put where one mask is true is a number, as for ``masked_fill``.
+    A single value that is put where one mask is true is a number, as for ``masked_fill``, whose
+    mask may be without dimensions: it stands for all elements.
     """
     given = [item for item in indices if item is not None]
     if values.size == 1 and not accumulate and [item.dtype for item in given] == [bool]:
         values = np.asarray(element(values.item(), self.dtype))
+        if not given[0].ndim:
+            return np.where(given[0], values, self)
     if values.dtype != self.dtype:
         raise InvalidIRError(f"{values.dtype} is not put into {self.dtype}")
     places = indexed_places(self, indices)
