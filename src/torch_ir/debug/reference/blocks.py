@@ -25,6 +25,12 @@ Tensors: TypeAlias = Sequence[torch.Tensor]
 Block: TypeAlias = tuple[OpNode, list[torch.Tensor], list[torch.Tensor]]
 
 
+def is_large(node: OpNode, inputs: Tensors, outputs: Tensors) -> bool:
+    """Return whether what a call takes, makes or computes on the way is read in blocks."""
+    largest = max((tensor.numel() for tensor in (*inputs, *outputs)), default=0)
+    return max(largest, inner_size(node, inputs, outputs)) > 2 * BLOCK
+
+
 def blocks(node: OpNode, inputs: Tensors, outputs: Tensors) -> Iterator[Block]:
     """Yield a node's call, inputs and outputs by blocks; nothing where it is read at once.
 
@@ -36,7 +42,7 @@ def blocks(node: OpNode, inputs: Tensors, outputs: Tensors) -> Iterator[Block]:
     plain = all(tensor.layout is torch.strided for tensor in (*inputs, *outputs))
     largest = max((tensor.numel() for tensor in (*inputs, *outputs)), default=0)
     inner = inner_size(node, inputs, outputs)
-    if not plain or not outputs or max(largest, inner) <= 2 * BLOCK:
+    if not plain or not outputs or not is_large(node, inputs, outputs):
         return
     ways = [way for way in ways_of(node, inputs, outputs) if way.size]
     lengths = _lengths(ways, inputs, outputs, inner, max(BLOCK, largest // PARTS))
