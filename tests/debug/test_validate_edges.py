@@ -138,3 +138,16 @@ def test_a_fake_kernel_that_says_another_type_than_the_kernel_gives():
     report = torch_ir.validate(ir, {}, [torch.ones(2, 3)])
     told = "its kernel gives f32[2, 3] in place of f32[5], as its fake kernel says"
     assert (report.verdict, report.divergences[0].reason) == ("disagree", told)
+
+
+def test_what_has_no_elements_has_no_values_to_refuse():
+    ir = torch_ir.parse("""ir {
+      symbol s0: 2..64
+      input %x: f32[s0]
+      input %offsets: f32[s0]
+      %y: f32[s0 - 1, 0] = aten._jagged_to_padded_dense_forward.default(\
+        %x, [%offsets], max_lengths=[0])
+      return %y
+    }""")
+    given = torch.ones(3), torch.tensor([0.0, 5.0, -1.0])
+    assert torch_ir.validate(ir, {}, given).verdict == "agree"

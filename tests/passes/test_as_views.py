@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 import torch_ir
 from torch_ir import decompose, extract_ir, functionalize, parse
 from torch_ir.errors import TorchIRError
+from torch_ir.passes import passes_named, run_passes
 from torch_samples import first_samples, op_db
 
 
@@ -96,6 +97,16 @@ def test_what_is_written_is_what_eager_writes(function, lowered):
         made = torch_ir.compile(program, {})(*given)
         assert all(map(torch.equal, made, wanted))
         assert all(map(torch.equal, given, written))
+
+
+@pytest.mark.parametrize("function", MODELS)
+def test_a_pass_says_of_what_views_are_made(function):
+    class Model(nn.Module):
+        def forward(self, a, b):
+            return function(a, b)
+
+    ir = extract_ir(Model(), (torch.randn(4, 3), torch.randn(1, 3)))
+    assert run_passes(ir, passes_named("functionalize"), verify="each").ir == functionalize(ir)
 
 
 def test_edges_that_are_the_callers_are_known_to_be_written():

@@ -370,7 +370,7 @@ def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | 
         return None  # numbers
     empty: dict[int, Array] = {}
     for meta in node.outputs:
-        if not all(isinstance(dim, int) or dim.text in symbols for dim in meta.shape):
+        if not all(isinstance(dim, int) or symbols.keys() >= {*dim.symbols} for dim in meta.shape):
             return None
         shape = tuple([int(value_at(dim, symbols).real) for dim in meta.shape])
         empty[meta.producer_output_idx] = np.zeros(shape, numpy_dtype(meta.dtype))

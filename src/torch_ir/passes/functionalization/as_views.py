@@ -52,7 +52,7 @@ def _view(
     attrs: Mapping[str, Any],
     outputs: tuple[TensorMeta, ...],
 ) -> OpNode:
-    return node.replace(
+    made = node.replace(
         name=name,
         op_type=op_type,
         inputs=(base,),
@@ -60,6 +60,7 @@ def _view(
         attrs=attrs,
         operands={"self": 0},
     )
+    return made.derived_from(node)
 
 
 def _expanded(node: OpNode, base: TensorMeta, output: TensorMeta, place: int) -> _Steps:
