@@ -60,6 +60,7 @@ def test_a_single_value_is_put_as_a_number_where_a_mask_is_true(dtype, value) ->
     columns, all_of_it, none_of_it = map(torch.tensor, ([True, False, False, True], True, False))
     for indices in ([MASK], [None, columns], [all_of_it], [none_of_it]):
         check("aten.index_put.default", tensor((3, 4), dtype), indices, value)
+    check("aten.index_put.default", tensor((3, 4), dtype), [none_of_it, INDEX], value.to(dtype))
     whole = tensor((3, 4), torch.int64)
     message = refused("aten.index_put.default", whole, [torch.tensor([1])], torch.tensor(2.5))
     assert message == "float32 is not put into int64"

@@ -115,7 +115,7 @@ def put(self: Array, places: Array, values: Array, accumulate: bool) -> Array:
 def _per_dimension(self: Array, indices: Sequence[Array | None]) -> list[Array | None]:
     """One tensor of indices for each dimension, None where all of it is taken.
 
-    A mask of k dimensions becomes k tensors, the indices where it is true.
+    A mask of k dimensions becomes k tensors, the indices where it is true: none, if it has none.
     """
     found: list[Array | None] = []
     for index in indices:
@@ -123,9 +123,9 @@ def _per_dimension(self: Array, indices: Sequence[Array | None]) -> list[Array |
             found.append(None)
         elif index.dtype in (np.bool_, np.uint8):
             sizes = self.shape[len(found) : len(found) + index.ndim]
-            if index.shape != sizes or not index.ndim:
+            if index.shape != sizes:
                 raise InvalidIRError(f"a mask {list(index.shape)} does not fit {list(sizes)}")
-            found.extend(np.nonzero(index))
+            found.extend(np.nonzero(index) if index.ndim else ())
         else:
             require_index(index)
             found.append(index)
