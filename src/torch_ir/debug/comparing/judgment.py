@@ -111,16 +111,20 @@ class Judging:
         return list(allowances(meaning, call, inputs, self.symbols, results, {}, drew=drew))
 
     def _fault(self, allowed: Allowance, known: Tensors, more: Array | float) -> PartFault | None:
+        expected = allowed.expected
         with np.errstate(over="ignore"):  # too wide for a number is infinite
-            bound = with_one_unit(allowed.bound + more, allowed.expected)
-        expected, is_alike = allowed.expected, not self.is_reference and allowed.chosen is None
+            more = 0.0 if allowed.is_relation else more
+            bound = with_one_unit(allowed.bound + more, expected)
+        is_open = allowed.chosen is not None or allowed.is_relation
+        is_alike = not (self.is_reference or is_open)
         is_rounded = is_alike and is_inexact(allowed.got.dtype)  # on both sides
         error = Error() if is_rounded else allowed.off(expected, bound)
         if error.reason and allowed.chosen is not None:
             error = allowed.error(bound)
         if is_rounded or (is_alike and error.reason):
             expected = as_array(known[allowed.value])
-            bound = bound + with_one_unit(allowed.bound, expected)
+            with np.errstate(over="ignore"):
+                bound = bound + with_one_unit(allowed.bound, expected)
             error = allowed.off(expected, bound)
         if not error.reason:
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ class Accumulation:
         inputs: Sequence[torch.Tensor],
         results: Sequence[torch.Tensor],
         symbols: Symbols,
-    ) -> dict[str, Allowance]:
+    ) -> dict[str, list[Allowance]]:
         """Return what a delegate's results may be, by name, given how far its inputs are off.
 
         Args:
@@ -84,12 +84,16 @@ class Accumulation:
         meant = {name: self._meant.get(name, array) for name, array in got.items()}
         off = {n: _off(meant[n], got[n]) for n in got if n in self._meant}
         given = [meant[meta.name] for meta in call.inputs]
-        found = allowances(meaning, call, given, symbols, results, {}, errors=off)
-        return {allowed.value: allowed for allowed in found}
+        found: dict[str, list[Allowance]] = {}
+        for allowed in allowances(meaning, call, given, symbols, results, {}, errors=off):
+            found.setdefault(allowed.value, []).append(allowed)
+        return found
 
-    def keep(self, allowed: Allowance) -> None:
+    def keep(self, found: Iterable[Allowance]) -> None:
         """Go on with what a value means instead of what a backend made of it."""
-        self._note(allowed.value, allowed.expected, allowed.got)
+        for allowed in found:
+            if not allowed.is_relation:
+                self._note(allowed.value, allowed.expected, allowed.got)
 
     def forget(self, node: OpNode) -> None:
         """Forget what no node after this one reads."""

@@ -201,13 +201,13 @@ class _DelegateCall:
         total = drift.allowances(meaning, call, inputs, results, self.symbols)
         explained: list[Finding] = []
         for item in found:
-            allowed = total[item.value]
-            error = allowed.error(with_one_unit(allowed.bound, allowed.expected))
+            allowed = total.get(item.value, ())
+            errors = [a.error(with_one_unit(a.bound, a.expected)) for a in allowed]
+            error = max(errors or [item.error], key=lambda e: (bool(e.reason), e.part))
             explained.append(replace(item, error=item.error if error.reason else error))
         wrong = {item.value for item in explained if item.error.reason}
-        for name, allowed in total.items():
-            if name not in wrong:
-                drift.keep(allowed)
+        for name in total.keys() - wrong:
+            drift.keep(total[name])
         return explained
 
     def torch_values(
@@ -326,7 +326,8 @@ class _DelegateCall:
                 yield Finding(node, allowed.value, "denotation", denoted, name, body, given)
             is_alike = allowed.chosen is None and is_inexact(allowed.got.dtype)
             if "eager" in self.against and (denoted.reason or is_alike):
-                eager = allowed.off(allowed.in_its_order(as_array(known[allowed.value])), bound)
+                torchs = allowed.in_its_order(as_array(known[allowed.value]))
+                eager = denoted if allowed.is_relation else allowed.off(torchs, bound)
                 yield Finding(node, allowed.value, "eager", eager, name, body, given)
 
 

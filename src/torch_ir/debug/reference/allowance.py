@@ -35,6 +35,8 @@ class Allowance:
         drift: Says what single elements may be off besides, by their places in one row; asked of
             those that are off by more.
         unordered: The elements that follow from the order of writes to one place, if some do.
+        is_relation: Whether these are the sides of an equation that holds for the value, not the
+            value: of the factors of a matrix, the matrix and their product.
     """
 
     value: str
@@ -48,6 +50,7 @@ class Allowance:
     reason: str = OPEN
     drift: Drift | None = None
     unordered: Array | None = None
+    is_relation: bool = False
 
     def off(self, expected: Array, bound: Array) -> Error:
         """Measure how far the value is from what a kernel may give, as a part of a bound."""

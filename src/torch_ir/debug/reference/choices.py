@@ -6,8 +6,8 @@ by the elements that they name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ops.choices import NEARLY_OPEN, leaves_ties_open, leaves_writes_open
 from torch_ir.semantics import denotation
 from torch_ir.semantics.arguments import arguments_of
-from torch_ir.semantics.bounds.algebra.relations import relation
+from torch_ir.semantics.bounds.algebra.relations import Equation, Relation, relation
 from torch_ir.semantics.bounds.moves import apart
 from torch_ir.semantics.dtypes import Array, is_inexact
 from torch_ir.semantics.numbers import of_no_elements
@@ -28,13 +28,20 @@ from torch_ir.semantics.tolerance import spacing
 
 
 def related(
-    ir: IR, made: Mapping[str, Any], got: Mapping[str, Array], symbols: Mapping[str, Number]
+    ir: IR,
+    made: Mapping[str, Any],
+    bounds: Mapping[str, Array],
+    got: Mapping[str, Array],
+    symbols: Mapping[str, Number],
 ) -> dict[str, list[tuple[Array, Array, Array]]]:
     """Return the sides and bounds of what judges values, by name; not of what nothing relates.
+
+    Operands that a kernel shows are its own; others are meant, and as far off as they may be.
 
     Args:
         ir: The program that makes them.
         made: Its values, as they are meant: operands and results of what makes the wanted ones.
+        bounds: How far they may be off.
         got: What a kernel gave, by name. All results of an operator have to be among it.
         symbols: The symbols that are known.
     """
@@ -47,15 +54,37 @@ def related(
         results = [got[names[index]] for index in sorted(names)]
         if any(not is_alike(made[names[i]], got[names[i]]) for i in names):
             continue
-        arguments = arguments_of(node, made.__getitem__, symbols)
+        shown = {name: value for name, value in got.items() if is_alike(made[name], value)}
+        arguments = arguments_of(node, {**made, **shown}.__getitem__, symbols)
         arguments = of_no_elements(arguments) or arguments
+        hidden = {m.name: bounds[m.name] for m in node.inputs if m.name not in shown}
+        errors = {**dict.fromkeys(shown, np.zeros(())), **hidden}
+        off = arguments_of(node, errors.__getitem__, symbols)
         with np.errstate(all="ignore"):
-            for equation in holds(arguments, results):
+            for equation in _carried(holds, arguments, off, results):
                 sides = equation.expected, equation.got, equation.bound
                 found.setdefault(names[equation.result], []).append(sides)
         for name in names.values():
             found.setdefault(name, [])
     return found
+
+
+def _carried(
+    holds: Relation, arguments: dict[str, Any], off: dict[str, Any], results: list[Array]
+) -> Iterator[Equation]:
+    """The equations of a call, with what their sides move by where operands are off."""
+    moved = {
+        name: arguments[name] + np.where(np.isfinite(error), error, np.nan)
+        for name, error in off.items()
+        if isinstance(error, np.ndarray) and error.any()
+    }
+    first = list(holds(arguments, results))
+    others = [holds({**arguments, name: value}, results) for name, value in moved.items()]
+    for equation, *further in zip(first, *others, strict=True):
+        apart = equation.expected - equation.got
+        parts = [np.abs(other.expected - other.got - apart) for other in further]
+        whole = np.nan_to_num(sum(parts, equation.bound), nan=np.inf, posinf=np.inf)
+        yield replace(equation, bound=whole)
 
 
 def is_alike(meant: Array, got: Array) -> bool:

@@ -406,9 +406,11 @@ def allowances(
     def again(held: Mapping[str, Array]) -> Mapping[str, Any]:
         return _evaluated(meaning, {**values, **held}, symbols, {})[0]
 
-    equations = related(meaning.ir, given.made, got_by_name, symbols)
+    equations = related(meaning.ir, given.made, given.bounds, got_by_name, symbols)
     for label, name, _ in triples:
-        yield from (Allowance(label, *sides) for sides in equations.get(name, ()))
+        for expected, made_of, off in equations.get(name, ()):
+            part = share(expected, off) if len(meaning.ir.nodes) > 1 else 0.0
+            yield Allowance(label, expected, made_of, off, part, is_relation=True)
     pairs = [(label, name) for label, name, _ in triples if name not in equations]
     repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
     for label, name in pairs:
