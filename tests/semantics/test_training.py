@@ -260,6 +260,15 @@ def test_what_rounds_nothing_is_equal(op_type: str, args: tuple[Any, ...]) -> No
     check(op_type, *args)
 
 
+@pytest.mark.parametrize("bias", [None, torch.tensor([1.0, -2.0])])
+def test_what_no_channels_add_up_to(bias: torch.Tensor | None) -> None:
+    image, filters = torch.ones(1, 0, 4, 5), torch.ones(2, 0, 2, 2)
+    check("aten.slow_conv_dilated2d.default", image, filters, [2, 2], bias)
+    check(
+        "aten.slow_conv_dilated3d.default", image[..., None], filters[..., None], [2, 2, 1], bias
+    )
+
+
 def test_convolutions_by_other_names() -> None:
     for dtype in FLOATS[:2]:
         image, volume = drawn("normal", dtype, 2, 3, 9, 8), drawn("normal", dtype, 2, 3, 5, 6, 5)

@@ -395,6 +395,7 @@ def allowances(
     taken = _taken(meaning, node)
     given = evaluated or evaluate(meaning, node, inputs, symbols, errors, written)
     values, made, bounds = given.values, dict(given.made), dict(given.bounds)
+    is_chain = len(meaning.ir.nodes) > 1
     left = {taken[name].name: (name, tensor) for name, tensor in written.items()}
     triples = _named(meaning, node, outputs, left)
     got_by_name = {name: as_array(tensor) for _, name, tensor in triples}
@@ -408,9 +409,7 @@ def allowances(
 
     equations = related(meaning.ir, given.made, given.bounds, got_by_name, symbols)
     for label, name, _ in triples:
-        for expected, made_of, off in equations.get(name, ()):
-            part = share(expected, off) if len(meaning.ir.nodes) > 1 else 0.0
-            yield Allowance(label, expected, made_of, off, part, is_relation=True)
+        yield from _sides(label, equations.get(name, ()), is_chain)
     pairs = [(label, name) for label, name, _ in triples if name not in equations]
     repeated = settle_repeated(meaning.ir.mutations, left, values, (made, bounds), again)
     for label, name in pairs:
@@ -418,15 +417,14 @@ def allowances(
         if is_drawn and is_alike(made[name], got):
             continue
         choice = KernelChoice(meaning.ir, name, made, bounds, got, symbols)
-        is_settled, is_chain = name in repeated, len(meaning.ir.nodes) > 1
-        expected, bound, is_told = choice.meant(meaning.is_decomposed, is_settled, is_chain)
+        expected, bound, is_told = choice.meant(meaning.is_decomposed, name in repeated, is_chain)
         part = share(expected, bound) if is_chain else 0.0
         apart = is_chain or any(subtracts(call.op_type) for call in meaning.ir.nodes)
         unordered, reason = marks.get(name), meaning.choice_reason
         if has_open and unordered is not None:
             bound = np.where(unordered, np.inf, bound)
         is_open = (has_open and name in marks) or (not is_chain and _bounds_nothing(bound))
-        if is_settled:
+        if name in repeated:
             unordered, reason = repeated[name] | marks.get(name, False), WRITTEN_TWICE
         chosen = None if is_told or is_open else unordered
         if name in ordered:
@@ -436,6 +434,15 @@ def allowances(
             reason = LOST
         how = chosen, reason, _drift(meaning, values, made, symbols), unordered
         yield Allowance(label, expected, got, bound, part, apart, is_open, *how)
+
+
+def _sides(
+    label: str, equations: Sequence[tuple[Array, Array, Array]], is_chain: bool
+) -> Iterator[Allowance]:
+    """What has to hold for a value that equations judge."""
+    for expected, got, allowed in equations:
+        part = share(expected, allowed) if is_chain else 0.0
+        yield Allowance(label, expected, got, allowed, part, is_relation=True)
 
 
 def _named(

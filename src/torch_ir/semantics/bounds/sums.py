@@ -25,6 +25,7 @@ from torch_ir.semantics.bounds.call import (
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.bounds.unwritten import unwritten
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.operators.convolution import with_channels
 from torch_ir.semantics.operators.sorting import histogram_range
 
 PARTS = 4
@@ -282,13 +283,14 @@ def slow_beside_zeros(call: BoundedCall) -> list[Array] | None:
 
 def _named_plainly(call: BoundedCall) -> BoundedCall:
     rank = call["weight"].ndim - 2
-    plain = (
-        f"aten.conv_transpose{rank}d.input"
-        if "transpose" in call.op_type
-        else f"aten.conv{rank}d.default"
-    )
+    is_adjoint = "transpose" in call.op_type
+    plain = f"aten.conv_transpose{rank}d.input" if is_adjoint else f"aten.conv{rank}d.default"
     given = {name: value for name, value in call.arguments.items() if name != "kernel_size"}
-    return replace(call, op_type=plain, arguments={"input": given.pop("self"), **given}, _wide={})
+    image, weight = given.pop("self"), given.pop("weight")
+    if not is_adjoint:
+        image, weight = with_channels(image, weight)
+    arguments = {"input": image, "weight": weight, **given}
+    return replace(call, op_type=plain, arguments=arguments, _wide={})
 
 
 def beside_zeros(call: BoundedCall) -> list[Array] | None:

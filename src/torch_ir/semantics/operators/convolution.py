@@ -294,9 +294,21 @@ def conv_transpose(
 def slow_conv(
     *, self: Array, weight: Array, kernel_size: Sequence[int], **arguments: Any
 ) -> Array:
-    """:func:`conv` of one group; the kernel's size is said twice."""
+    """:func:`conv` of one group; the kernel's size is said twice.
+
+    Of an input without channels the result has as many as there are filters: their biases, or 0.
+    """
     _require_kernel(weight, kernel_size)
-    return conv(self, weight, **arguments)
+    return conv(*with_channels(self, weight), **arguments)
+
+
+def with_channels(self: Array, weight: Array) -> tuple[Array, Array]:
+    """Return an input and filters; for none of their channels one of zeros, which adds nothing."""
+    axis = 1 - weight.ndim
+    if weight.shape[1] or self.shape[axis]:
+        return self, weight
+    whole, filters = (np.insert(array, 0, 0, axis) for array in (self, weight))
+    return whole, filters
 
 
 @denotes("aten.slow_conv_transpose2d.default", "aten.slow_conv_transpose3d.default")
