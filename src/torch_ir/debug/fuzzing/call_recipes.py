@@ -407,6 +407,9 @@ _RECIPES: dict[str, Recipe] = {
     "channel_shuffle": _recipe("self=n,4,h,w", groups=[2]),
     "native_channel_shuffle": _recipe("self=n,4,h,w", groups=[2]),
     "_padded_dense_to_jagged_forward": _recipe("dense=1,m,e offsets=2:o<m", total_L=[None]),
+    "_jagged_to_padded_dense_forward": _recipe(
+        "values=k,e offsets=2:o<k", max_lengths=[(1,), (3,)], padding_value=[0.0, 0.5]
+    ),
     "im2col": _recipe(
         "self=n,c,h,w", kernel_size=[(2, 2)], dilation=[(1, 1)], padding=_ZERO2, stride=_TWO
     ),
