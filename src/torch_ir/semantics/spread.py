@@ -98,9 +98,11 @@ def share(expected: Array, bound: Array) -> float:
         >>> share(np.ones(100, "float32"), np.where(np.arange(100) < 3, 9.0, 0.5))
         2.25
     """
-    is_known = np.isfinite(moduli(expected)) & is_inexact(expected.dtype)
+    is_open = np.isnan(expected) & np.isinf(bound)
+    is_known = (np.isfinite(moduli(expected)) | is_open) & is_inexact(expected.dtype)
     with np.errstate(over="ignore"):
         parts = np.broadcast_to(bound, expected.shape) / _sizes(expected)
+    parts = np.where(is_open, np.inf, parts)
     if not is_known.any():
         return 0.0
     least = np.quantile(parts[is_known], 0.75, method="lower")

@@ -34,7 +34,14 @@ def ends_of(values: Iterable[Any]) -> tuple[complex, ...]:
 
 
 def moved_by(value: Any, error: Any, sign: Any) -> Any:
-    """Return a value at an end of its range; one without dimensions stays an array."""
+    """Return a value at an end of its range; one without dimensions stays an array.
+
+    NaN is off by nothing but all: where any value is right, it becomes a number.
+
+    Example:
+        >>> moved_by(np.float32([1, np.nan, np.nan]), np.float64([0.5, np.inf, 0.5]), -1)
+        array([ 0.5, -1. ,  nan])
+    """
     if isinstance(value, list | tuple):
         return [moved_by(v, e, sign) for v, e in zip(value, error, strict=True)]
     if value is None:
@@ -46,7 +53,8 @@ def moved_by(value: Any, error: Any, sign: Any) -> Any:
         info = np.iinfo(value.dtype)
         moved = np.clip(value + sign * np.ceil(error), info.min, info.max)
         return np.asarray(moved.astype(value.dtype))
-    return np.asarray(widened(value) + sign * error)
+    moved = np.asarray(widened(value) + sign * error)
+    return np.where(np.isnan(value) & np.isinf(error), sign, moved).astype(moved.dtype)
 
 
 def apart(first: Array, second: Array) -> Array:
