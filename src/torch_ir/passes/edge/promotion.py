@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch  # this module is imported where programs are lowered, and only there
 
@@ -54,8 +55,6 @@ Their CPU kernels do not round it first: ``half * 1e5`` is finite where the prod
 """
 
 HALVES = frozenset({"float16", "bfloat16"})
-_NUMBERS = {"bool": "bool", "int64": "int64", "float64": "float32", "complex128": "complex64"}
-_RANKS = ("bool", "integer", "float", "complex")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +82,14 @@ def common_dtype(operands: Sequence[Operand]) -> str:
         >>> common_dtype([Operand("float16", 1), Operand("float64", 0)])
         'float16'
     """
-    result: str | None = None
-    for weight in (2, 1, 0):
-        here: str | None = None
-        for operand in operands:
-            if operand.weight == weight:
-                dtype = operand.dtype if weight else _NUMBERS[operand.dtype]
-                here = dtype if here is None else _promoted(here, dtype)
-        result = _combined(result, here)
-    if result is None:
-        raise ValueError("nothing has no dtype")
-    return result
+    held: dict[int, torch.dtype] = {}
+    for operand in operands:
+        dtype: torch.dtype = getattr(torch, operand.dtype)
+        held[operand.weight] = torch.promote_types(held.get(operand.weight, dtype), dtype)
+    found = torch.bool  # which decides nothing
+    for weight, dtype in sorted(held.items()):
+        found = torch.result_type(_stand_in(found, weight - 1), _stand_in(dtype, weight))
+    return dtype_name(found)
 
 
 def promoted_dtype(op_type: str, operands: Sequence[Operand]) -> str:
@@ -103,30 +99,18 @@ def promoted_dtype(op_type: str, operands: Sequence[Operand]) -> str:
         >>> promoted_dtype("aten.div.Tensor", [Operand("uint8", 2), Operand("int64", 0)])
         'float32'
     """
-    dtype = common_dtype(operands)
-    is_whole = _kind(dtype) in ("bool", "integer")
-    return "float32" if is_whole and op_type in MAKES_FLOAT else dtype
+    found = common_dtype(operands)
+    dtype: torch.dtype = getattr(torch, found)
+    is_whole = not (dtype.is_floating_point or dtype.is_complex)
+    return "float32" if is_whole and op_type in MAKES_FLOAT else found
 
 
-def _promoted(first: str, second: str) -> str:
-    return dtype_name(torch.promote_types(getattr(torch, first), getattr(torch, second)))
-
-
-def _combined(heavier: str | None, lighter: str | None) -> str | None:
-    if heavier is None or lighter is None:
-        return lighter if heavier is None else heavier
-    if _kind(heavier) == "float" and _kind(lighter) == "complex":
-        return _promoted(heavier, "complex32")
-    if _RANKS.index(_kind(heavier)) >= _RANKS.index(_kind(lighter)):
-        return heavier
-    return _promoted(heavier, lighter)
-
-
-def _kind(dtype: str) -> str:
-    held = getattr(torch, dtype)
-    if held is torch.bool:
-        return "bool"
-    return "complex" if held.is_complex else "float" if held.is_floating_point else "integer"
+def _stand_in(dtype: torch.dtype, weight: int) -> Any:
+    """A number, or a tensor without data."""
+    if weight <= 0:
+        return torch.zeros((), dtype=dtype).item()
+    shape = (1,) * (weight - 1)
+    return torch.empty_strided(shape, shape, dtype=dtype, device="meta")
 
 
 def cast_number(value: complex, dtype: str) -> torch.Tensor:
