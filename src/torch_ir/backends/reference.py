@@ -20,7 +20,6 @@ from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, denote, require_denotations
 from torch_ir.semantics.dtypes import Array
-from torch_ir.torch_api import constant_tensor
 from torch_ir.torch_modes import untraced
 from torch_ir.weights import check_weights
 
@@ -136,4 +135,4 @@ class ReferenceParts(DelegateBackend):
 
 
 def _tensor(array: Array) -> torch.Tensor:
-    return constant_tensor(Constant.from_numpy(array))
+    return Constant.from_numpy(array).torch()

@@ -40,7 +40,7 @@ from torch_ir.semantics.denote import denote
 from torch_ir.serde.files import is_pipe
 from torch_ir.serde.programs import read_program
 from torch_ir.serde.storage import IR_SUFFIXES
-from torch_ir.torch_api import constant_tensor, constant_tensors
+from torch_ir.torch_api import constant_tensors
 from torch_ir.weights import check_weights
 
 Reader: TypeAlias = str | PathLike[str] | DelegateBackend | ExecGraph | Runner | Captured | IR
@@ -138,7 +138,7 @@ class ReferenceSource:
         inputs = [values[meta.name] for meta in body.graph_inputs]
         with np.errstate(all="ignore"):
             made = denote(meaning.ir, {}, inputs, symbols=symbols)
-        return [constant_tensor(Constant.from_numpy(array)) for array in made]
+        return [Constant.from_numpy(array).torch() for array in made]
 
 
 _Ends: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]

@@ -15,7 +15,6 @@ from torch_ir.ops.schema import Argument, Schema
 from torch_ir.passes.operator_calls.vectors import POSITIVE, UNIT
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, numpy_dtype, rounded
-from torch_ir.torch_api import constant_tensor
 
 Shape = tuple[int, ...]
 
@@ -65,7 +64,7 @@ def tensor_of(
         array = rounded(draws.uniform(shape, wide) * 0.9 + 0.05, numpy_dtype(dtype))
     else:
         array = draws.normal(shape, numpy_dtype(dtype))
-    return constant_tensor(Constant.from_numpy(array)).clone()
+    return Constant.from_numpy(array).torch().clone()
 
 
 class AttributeDraws:

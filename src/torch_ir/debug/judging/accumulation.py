@@ -14,7 +14,6 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, widest
-from torch_ir.torch_api import constant_tensor
 
 
 class Accumulation:
@@ -52,7 +51,7 @@ class Accumulation:
             return
         device = outputs[0].device if outputs else torch.device("cpu")
         meant = [
-            constant_tensor(Constant.from_numpy(self._meant[meta.name])).to(device)
+            Constant.from_numpy(self._meant[meta.name]).torch().to(device)
             if meta.name in self._meant
             else tensor
             for meta, tensor in zip(node.inputs, inputs, strict=True)

@@ -24,10 +24,9 @@ from torch_ir.ops.schema import lookup
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.semantics import denotation
 from torch_ir.semantics.arguments import as_array
-from torch_ir.semantics.dtypes import Array
 from torch_ir.semantics.operators.indexing import WriteOrder, put, written_in
 from torch_ir.semantics.operators.movement import strided_places
-from torch_ir.torch_api import constant_tensor, extent_of, overload
+from torch_ir.torch_api import extent_of, overload
 
 
 def order_of_writes(
@@ -139,7 +138,8 @@ class _WritingCall(NamedTuple):
         if leaves_writes_open(op_type, given):
             arrays = {name: _arrays(value) for name, value in given.items()}
             made = denotation(op_type).function(**arrays)
-            return [(self.named[written[0]] if written else None, _tensor(made))]
+            target = self.named[written[0]] if written else None
+            return [(target, Constant.from_numpy(made).torch())]
         target = self.named.get(written[0]) if len(written) == 1 else None
         operator = overload(*op_type.split("."))
         if not isinstance(target, torch.Tensor) or operator is None or not _repeats(target):
@@ -147,7 +147,8 @@ class _WritingCall(NamedTuple):
         span = _span(target)
         values = as_array(operator(**given)[...].expand(target.shape))
         places = strided_places(len(span), target.shape, target.stride(), 0)
-        return [(span, _tensor(put(as_array(span), places, values, accumulate=False)))]
+        after = put(as_array(span), places, values, accumulate=False)
+        return [(span, Constant.from_numpy(after).torch())]
 
 
 def _arrays(value: Any) -> Any:
@@ -155,10 +156,6 @@ def _arrays(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_arrays(item) for item in value]
     return as_array(value.detach()) if isinstance(value, torch.Tensor) else value
-
-
-def _tensor(array: Array) -> torch.Tensor:
-    return constant_tensor(Constant.from_numpy(array))
 
 
 def _repeats(tensor: torch.Tensor) -> bool:

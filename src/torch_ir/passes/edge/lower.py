@@ -31,7 +31,6 @@ from torch_ir.passes.edge.promotion import (
     cast_number,
     promoted_dtype,
 )
-from torch_ir.torch_api import constant_tensor
 
 SAME_VALUE = frozenset(
     f"aten.{name}.default"
@@ -278,7 +277,7 @@ def cast_tensor(constant: Constant, dtype: str) -> Constant:
     """Convert a constant to another dtype, as torch converts."""
     import torch  # programs are lowered where torch is
 
-    return Constant.from_torch(constant_tensor(constant).to(getattr(torch, dtype)))
+    return Constant.from_torch(constant.torch().to(getattr(torch, dtype)))
 
 
 # -- one call -------------------------------------------------------------------------------------

@@ -129,12 +129,11 @@ def torch_inputs(case: Case, seed: int, *, special: bool = False) -> tuple[Any, 
     import torch
 
     from torch_ir.ir import Constant
-    from torch_ir.torch_api import constant_tensor
 
     found: list[Any] = []
     arrays = inputs_of_case(case, seed, special=special)
     for operand, array in zip(case.inputs, arrays, strict=True):
-        tensor = constant_tensor(Constant.from_numpy(array))
+        tensor = Constant.from_numpy(array).torch()
         steps = operand.strides
         if steps is not None and steps != tensor.stride() and tensor.numel():
             room = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, steps, strict=True))
