@@ -12,10 +12,11 @@ from typing import TypeVar
 
 from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.ir import Dim
+from torch_ir.ops.flops import GATES
 
 O = TypeVar("O", bound=Outcome)  # noqa: E741  # of an outcome, or of what is more
 
-_STEPPING = frozenset(f"aten.{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
+_STEPPING = frozenset(f"aten.{name}.input" for name in GATES)
 _ENOUGH = 2
 """Steps: a dimension of size 1 may have another stride than a longer one."""
 

@@ -26,6 +26,22 @@ Shape: TypeAlias = tuple[int, ...]
 LOOK_UPS = frozenset({"aten.embedding", "aten.gather", "aten.index", "aten.index_select"})
 """Operators that read as many elements of their table as they write."""
 
+GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+"""How many vectors of the hidden size a step of a recurrent net computes, each from two."""
+
+FACTORS: Mapping[str, tuple[str, str, str]] = {
+    "mm": ("self", "mat2", ""),
+    "bmm": ("self", "mat2", ""),
+    "matmul": ("self", "other", ""),
+    "mv": ("self", "vec", ""),
+    "dot": ("self", "tensor", ""),
+    "linear": ("input", "weight", "bias"),
+    "addmm": ("mat1", "mat2", "self"),
+    "addmv": ("mat", "vec", "self"),
+    "baddbmm": ("batch1", "batch2", "self"),
+}
+"""The two factors of a product of matrices or vectors, and what is added to it, if anything."""
+
 
 @dataclass(frozen=True, slots=True)
 class _CountedCall:
@@ -205,11 +221,8 @@ def _each(formula: Formula, names: str) -> Mapping[str, Formula]:
 
 
 _FORMULAS: Mapping[str, Formula] = {
-    **_each(_product("self"), "mm bmm matmul mv dot vdot"),
-    **_each(_product("mat1"), "addmm"),
-    **_each(_product("mat"), "addmv"),
-    **_each(_product("batch1"), "baddbmm"),
-    **_each(_product("input"), "linear"),
+    **{f"aten.{name}": _product(first) for name, (first, _, _) in FACTORS.items()},
+    **_each(_product("self"), "vdot"),
     **_each(_convolution, "convolution _convolution conv1d conv2d conv3d"),
     **_each(_convolution, "conv_transpose1d conv_transpose2d conv_transpose3d"),
     **_each(
@@ -218,7 +231,7 @@ _FORMULAS: Mapping[str, Formula] = {
         "_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_cudnn_attention",
     ),
-    **_each(_recurrent, "lstm gru rnn_tanh rnn_relu"),
+    **_each(_recurrent, " ".join(GATES)),
     **_each(_einsum, "einsum"),
     **_each(_pool, "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d"),
     **_each(_pool, "max_pool2d_with_indices max_pool3d_with_indices"),

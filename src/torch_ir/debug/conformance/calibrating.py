@@ -18,9 +18,9 @@ from torch_ir.arguments import public
 from torch_ir.executor import IRExecutor
 from torch_ir.ir.analysis.calibrations import WEIGHTS, Calibration, Measured
 from torch_ir.ir.analysis.costs import workloads
-from torch_ir.ir.analysis.workloads import GATES
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text import parse
+from torch_ir.ops.flops import GATES
 from torch_ir.steps import steps
 
 Axes: TypeAlias = tuple[tuple[int, ...], ...]

@@ -12,6 +12,7 @@ from torch.nn.functional import pad
 
 from torch_ir.errors import TorchIRError
 from torch_ir.ir import OpNode
+from torch_ir.ops.flops import FACTORS
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.semantics.windows import per_axis
@@ -248,10 +249,10 @@ _RULES: Mapping[str, Rule] = {
         (_before_normalized, "layer_norm native_layer_norm rms_norm _fused_rms_norm"),
         (_reduced, "sum.dim_IntList mean.dim amax amin logsumexp any.dim all.dim"),
         (_batches, "bmm"),
-        (partial(_product, "self", "mat2", ""), "mm"),
-        (partial(_product, "self", "other", ""), "matmul"),
-        (partial(_product, "mat1", "mat2", "self"), "addmm"),
-        (partial(_product, "batch1", "batch2", "self"), "baddbmm"),
+        *[
+            (partial(_product, *FACTORS[name]), name)
+            for name in ("mm", "matmul", "addmm", "baddbmm")
+        ],
         (_linear, "linear"),
         (
             _convolved,

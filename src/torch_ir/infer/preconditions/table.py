@@ -28,6 +28,7 @@ from torch_ir.infer.preconditions.faults import (
 )
 from torch_ir.infer.preconditions.recurrent import one_layer, packed_sequences, recurrent
 from torch_ir.ir.values import layout_name
+from torch_ir.ops.flops import GATES
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import DENSE_OPERANDS
 from torch_ir.torch_api import FakeTensor
@@ -145,8 +146,6 @@ def _names(op_type: str) -> tuple[str, ...]:
 
 Rule = Callable[[Arguments], Faults]
 
-_RECURRENT = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-
 _POOLED = {
     "max_pool2d_with_indices_backward": 2,
     "max_pool3d_with_indices_backward": 3,
@@ -217,10 +216,8 @@ _RULES: Mapping[str, tuple[Rule | None, Rule | None]] = {
         (f"_fused_{name}_: default tensor_lr" for name in ("adagrad", "adam", "adamw", "sgd")),
         (lists.optimized, lists.dense),
     ),
-    **{f"{name}: input": (recurrent(gates), None) for name, gates in _RECURRENT.items()},
-    **{
-        f"{name}: data": (recurrent(gates), packed_sequences) for name, gates in _RECURRENT.items()
-    },
+    **{f"{name}: input": (recurrent(gates), None) for name, gates in GATES.items()},
+    **{f"{name}: data": (recurrent(gates), packed_sequences) for name, gates in GATES.items()},
     "_foreach_copy: default out": (lists.copied, None),
     "copy: default out": (None, None),
     "resize_as: default out": (None, None),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
-from torch_ir.ops.flops import Shape
+from torch_ir.ops.flops import GATES, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,6 @@ _BY_BYTES: Mapping[str, str] = {
     "sorting": "topk sort argsort kthvalue median",
 }
 _KIND_OF = {f"aten.{n}": kind for kind, names in _BY_BYTES.items() for n in names.split()}
-
-GATES: Mapping[str, int] = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""How many vectors of the hidden size a step of a recurrent net computes, each from two."""
 
 
 @dataclass(frozen=True, slots=True)

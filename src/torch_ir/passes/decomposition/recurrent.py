@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from torch_ir.ops.flops import GATES
 from torch_ir.torch_api import overload
 
-NETWORKS = tuple(f"aten.{name}.input" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"))
+NETWORKS = tuple(f"aten.{name}.input" for name in GATES)
 """The operators that compute whole networks, of sequences of one length."""
 
 

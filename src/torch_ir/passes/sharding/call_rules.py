@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from torch_ir.ops.effects import effects
+from torch_ir.ops.flops import FACTORS
 from torch_ir.ops.schema import lookup
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.passes.sharding.layout_rules import LAYOUT_RULES, shifted
@@ -172,10 +174,9 @@ def _linear(call: PlacedCall) -> ShardStep | None:
     return None
 
 
-def _product(
-    call: PlacedCall, first: str, second: str, late: str | None = None
-) -> ShardStep | None:
-    """Rule for a matrix product, of batches too; ``late`` is an addend."""
+def _product(first: str, second: str, added: str, call: PlacedCall) -> ShardStep | None:
+    """Rule for a matrix product, of batches too, to which something may be added."""
+    late = added or None
     a, b = call.meta(first), call.meta(second)
     if a is None or b is None or min(len(a.shape), len(b.shape)) < 2:
         return None
@@ -311,22 +312,14 @@ def _pooling(call: PlacedCall) -> ShardStep | None:
     return ShardStep(call.placements, call.given(Split(split)))
 
 
-def _product_of(first: str, second: str, late: str | None = None) -> ShardingRule:
-    def rule(call: PlacedCall) -> ShardStep | None:
-        return _product(call, first, second, late)
-
-    return rule
-
-
 _ALONG = ("softmax", "_softmax", "log_softmax", "_log_softmax", "cumsum", "cumprod", "sort")
 RULES: Mapping[str, ShardingRule] = {
     **LAYOUT_RULES,
     "linear": _linear,
-    "mm": _product_of("self", "mat2"),
-    "bmm": _product_of("self", "mat2"),
-    "matmul": _product_of("self", "other"),
-    "addmm": _product_of("mat1", "mat2", "self"),
-    "baddbmm": _product_of("batch1", "batch2", "self"),
+    **{
+        name: partial(_product, *FACTORS[name])
+        for name in ("mm", "bmm", "matmul", "addmm", "baddbmm")
+    },
     "scaled_dot_product_attention": _attention,
     **dict.fromkeys(("convolution", "conv1d", "conv2d", "conv3d"), _convolution),
     **dict.fromkeys([f"conv_transpose{count}d" for count in (1, 2, 3)], _convolution),

@@ -11,26 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from torch_ir.ops.flops import FACTORS
 from torch_ir.semantics.bounds import sums
 from torch_ir.semantics.bounds.call import BoundedCall, Rule
 from torch_ir.semantics.dtypes import Array, is_float
 from torch_ir.semantics.windows import per_axis
 
-_FACTORS: Mapping[str, tuple[str, str, str]] = {
-    f"aten.{name}.default": (first, second, added)
-    for name, first, second, added in (
-        ("mm", "self", "mat2", ""),
-        ("bmm", "self", "mat2", ""),
-        ("matmul", "self", "other", ""),
-        ("mv", "self", "vec", ""),
-        ("dot", "self", "tensor", ""),
-        ("linear", "input", "weight", "bias"),
-        ("addmm", "mat1", "mat2", "self"),
-        ("addmv", "mat", "vec", "self"),
-        ("baddbmm", "batch1", "batch2", "self"),
-    )
-}
-"""The two factors of a product, and what is added to it."""
+_FACTORS = {f"aten.{name}.default": arguments for name, arguments in FACTORS.items()}
 
 
 def of_product(call: BoundedCall, places: Array) -> Array | None:
