@@ -1,4 +1,4 @@
-"""Broadcasting of shapes, from the rule's definition."""
+"""Broadcasting of shapes: NumPy's, with errors of this package."""
 
 from __future__ import annotations
 
@@ -24,16 +24,11 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
         >>> broadcast_shape([3, 1], [4], [])
         (3, 4)
     """
-    rank = max((len(shape) for shape in shapes), default=0)
-    aligned = [[1] * (rank - len(shape)) + list(shape) for shape in shapes]
-    result: list[int] = []
-    for sizes in zip(*aligned, strict=True):
-        others = {size for size in sizes if size != 1}
-        if len(others) > 1:
-            listed = " and ".join(str(list(shape)) for shape in shapes)
-            raise InvalidIRError(f"shapes {listed} do not broadcast together")
-        result.append(others.pop() if others else 1)
-    return tuple(result)
+    try:
+        return np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError as error:
+        listed = " and ".join(str(list(shape)) for shape in shapes)
+        raise InvalidIRError(f"shapes {listed} do not broadcast together") from error
 
 
 def broadcast_to(values: Array, shape: Sequence[int]) -> Array:
@@ -44,17 +39,12 @@ def broadcast_to(values: Array, shape: Sequence[int]) -> Array:
     Raises:
         InvalidIRError: The shape is not what the tensor's becomes together with it.
     """
-    added = len(shape) - values.ndim
-    aligned = [1] * added + list(values.shape)
-    if added < 0 or any(old not in (1, new) for old, new in zip(aligned, shape, strict=True)):
+    try:
+        return np.broadcast_to(values, tuple(shape))
+    except ValueError as error:
         raise InvalidIRError(
             f"a tensor of shape {list(values.shape)} does not broadcast to {list(shape)}"
-        )
-    strides = [0] * added + [
-        0 if size == 1 else stride
-        for size, stride in zip(values.shape, values.strides, strict=True)
-    ]
-    return np.lib.stride_tricks.as_strided(values, tuple(shape), strides, writeable=False)
+        ) from error
 
 
 def broadcast_all(*tensors: Array) -> tuple[Array, ...]:

@@ -106,10 +106,5 @@ def flat_positions(positions: Sequence[Array], sizes: Sequence[int]) -> Array:
         array([[0, 2],
                [3, 5]])
     """
-    total = np.zeros([len(position) for position in positions], "int64")
-    for axis, position in enumerate(positions):
-        weight = prod(sizes[axis + 1 :])
-        shape = [1] * len(positions)
-        shape[axis] = len(position)
-        total += position.reshape(shape) * weight
-    return total
+    weights = [prod(sizes[axis + 1 :]) for axis in range(len(positions))]
+    return sum(map(np.multiply, np.ix_(*positions), weights), np.zeros((), "int64"))
