@@ -26,6 +26,7 @@ os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # kernels warn of what is
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from edge_grouping import Combination, group
 from edge_recipes import COMMON, COMPLEX, MOVING, NUMBERS, REAL, RECIPES, T, t
 from torch_ir.ops.dtype_constraints import (
     read_entry,
@@ -36,7 +37,6 @@ from torch_ir.ops.dtype_constraints import (
 )
 from torch_ir.ops.schema import Argument, Schema, known_operators
 from torch_ir.ops.spec import spec_of
-from torch_ir.passes.edge.grouping import Combination, group
 
 TARGET = Path(__file__).parents[1] / "src/torch_ir/ops/data/dtype_constraints.yaml"
 CHECKED = (

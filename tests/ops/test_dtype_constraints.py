@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from project.tool import load_tool
 from torch_ir import InvalidIRError
 from torch_ir.dialects import edge
 from torch_ir.dialects.edge import constraint_of, read_entry
 from torch_ir.ops.dtype_constraints import constrained_operators, write_entry
 from torch_ir.ops.schema import parse_schema
-from torch_ir.passes.edge.grouping import group
 
+group = load_tool("edge_grouping").group
 FOO = parse_schema("test::foo(Tensor self, Tensor other) -> Tensor")
 FIRST = """
 - func: foo
