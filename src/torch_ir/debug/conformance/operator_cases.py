@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torch_ir.debug.comparing.sources import TorchSource, part_of
+from torch_ir.debug.fuzzing.call_values import DTYPES
 from torch_ir.debug.fuzzing.random_programs import (
     callable_operators,
     operators_matching,
@@ -19,7 +20,7 @@ from torch_ir.debug.fuzzing.random_programs import (
 from torch_ir.errors import Raised, TorchIRError, attempt
 from torch_ir.infer.fake import call_on
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.builder import with_weights_as_inputs
+from torch_ir.ir.builder import split_arguments, with_weights_as_inputs
 from torch_ir.ops.schema import Argument, Schema, lookup
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.operator_calls.case_set import Case, CaseSet
@@ -32,7 +33,6 @@ from torch_ir.steps import steps
 FILE = Path(__file__).parent / "data" / "operator_cases.json.gz"
 """The cases of ATen's operators."""
 
-DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int8", "uint8", "bool")
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "plain": ((2, 3, 4), (2, 3, 4)),
     "0-d": ((), ()),
@@ -161,15 +161,7 @@ def _program(op_type: str, dtype: str, kind: str) -> IR | None:
     made = list(_arguments(schema, dtype, kind))
     if any(value is None for _, value in made):
         return None
-    inputs = [value for _, value in made if isinstance(value, TensorMeta)]
-    operands: dict[str, Any] = {}
-    for name, value in made:
-        if isinstance(value, TensorMeta):
-            operands[name] = inputs.index(value)
-        elif isinstance(value, list):
-            operands[name] = tuple(range(len(inputs), len(inputs) + len(value)))  # type: ignore[arg-type]  # tensors
-            inputs += value
-    attrs = {n: v for n, v in made if not isinstance(v, TensorMeta | list)}
+    inputs, attrs, operands = split_arguments(dict(made))
     node = OpNode("y", op_type, inputs, [], attrs, operands)
     ir = IR([node], inputs, [], [])
     try:

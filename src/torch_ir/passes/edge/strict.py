@@ -7,7 +7,7 @@ neither stays, and the verifier of the strict dialect lists it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,7 +83,7 @@ class _Numbers:
     def run(self) -> IR:
         """Convert the graph and its functions."""
         for node in self.ir.nodes:
-            self.builder.nodes += self._replaced(_without_defaults(self.builder.mapped(node)))
+            self._add(_without_defaults(self.builder.mapped(node)))
         self.builder.map_functions(lambda body: _Numbers(body, is_body=True).run())
         signature = self.ir.signature
         if signature is not None and not self.is_body:
@@ -116,15 +116,13 @@ class _Numbers:
 
     # -- one node ---------------------------------------------------------------------------------
 
-    def _replaced(self, node: OpNode) -> Iterator[OpNode]:
+    def _add(self, node: OpNode) -> None:
         rewrite = _REWRITES.get(node.op_type)
         if node.op_type in _WITH_TENSORS:
-            yield node.replace(op_type=_WITH_TENSORS[node.op_type])
-        elif rewrite is None:
-            yield node
-        else:
-            made = rewrite(self, node)
-            yield from [node] if made is None else made
+            node = node.replace(op_type=_WITH_TENSORS[node.op_type])
+        elif rewrite is not None and rewrite(self, node):
+            return
+        self.builder.nodes.append(node)
 
     def number(self, node: OpNode, name: str, dtype: str) -> TensorMeta | None:
         """The constant for an argument; None in functions, which have none, and for sizes."""
@@ -133,20 +131,26 @@ class _Numbers:
             return None
         return self._constant(cast_number(value, dtype))
 
-    def fresh(self, node: OpNode, packet: str, like: TensorMeta) -> TensorMeta:
-        """A value of a node that stands beside another."""
-        name = self.builder.names.fresh(f"{node.name}_{packet}")
-        return TensorMeta(name, like.shape, like.dtype, name)
+    def _beside(
+        self, node: OpNode, part: str, op_type: str, like: TensorMeta, /, **arguments: Any
+    ) -> TensorMeta:
+        """Add a call beside a node; return its result, which has the type of another value."""
+        name, results = f"{node.name}_{part}", [(like.shape, like.dtype)]
+        return self.builder.emit(op_type, arguments, like=node, results=results, name=name)[0]
 
-    # -- calls that give the same numbers ---------------------------------------------------------
+    def _instead(self, node: OpNode, op_type: str, /, **arguments: Any) -> bool:
+        """Add a call in the place of a node."""
+        return bool(self.builder.emit(op_type, arguments, like=node))
 
-    def folded(self, node: OpNode) -> list[OpNode] | None:
+    # -- calls that give the same numbers: whether there are any ----------------------------------
+
+    def folded(self, node: OpNode) -> bool:
         """A tensor that is known: ``arange`` and ``scalar_tensor``."""
         (result,) = node.outputs
         known = {k: node.attrs[k] for k in ("start", "end", "step", "s") if k in node.attrs}
         numbers = all(isinstance(value, bool | int | float) for value in known.values())
         if self.is_body or not numbers or (result.nbytes or MAX_FOLDED + 1) > MAX_FOLDED:
-            return None
+            return False
         dtype = getattr(torch, result.dtype)
         arguments: Any = known
         if "s" in known:
@@ -154,36 +158,36 @@ class _Numbers:
         else:
             tensor = torch.ops.aten.arange.start_step(**arguments, dtype=dtype)
         self.builder.replace(result, self._constant(tensor))
-        return []
+        return True
 
-    def filled(self, node: OpNode) -> list[OpNode] | None:
+    def filled(self, node: OpNode) -> bool:
         """One number everywhere: a constant, expanded."""
         (result,) = node.outputs
         number = self.number(
             node, "fill_value" if "fill_value" in node.attrs else "value", result.dtype
         )
         if number is None:
-            return None
-        return [_expanded(node, number, result)]
+            return False
+        return self._instead(node, "aten.expand.default", self=number, size=result.shape)
 
-    def scattered(self, node: OpNode) -> list[OpNode] | None:
+    def scattered(self, node: OpNode) -> bool:
         """A number that is scattered, as a tensor of the shape of the index."""
         number = self.number(node, "value", node.outputs[0].dtype)
         if number is None:
-            return None
+            return False
         index: TensorMeta = node.argument("index")
-        source = self.fresh(node, "src", index.replace(dtype=number.dtype))
-        spread = _expanded(node, number, source)
-        operands = {**node.slots, "src": len(node.inputs)}
+        like, size = index.replace(dtype=number.dtype), index.shape
+        source = self._beside(node, "src", "aten.expand.default", like, self=number, size=size)
         scatter = node.replace(
             op_type="aten.scatter.src",
             inputs=(*node.inputs, source),
             attrs={"dim": node.attrs["dim"]},
-            operands=operands,
+            operands={**node.slots, "src": len(node.inputs)},
         )
-        return [spread, scatter]
+        self.builder.nodes.append(scatter)
+        return True
 
-    def power(self, node: OpNode) -> list[OpNode] | None:
+    def power(self, node: OpNode) -> bool:
         """A power, where other calls give its bits.
 
         The kernel for a number has short cuts, and in single and double precision it rounds other
@@ -195,31 +199,27 @@ class _Numbers:
         if is_real and "float" in base.dtype and base.dtype != "float16":
             short = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(exponent)
             if short == "rsqrt" and base.dtype == "bfloat16":
-                return None  # neither is what the kernel computes
+                return False  # neither is what the kernel computes
             if short is not None:
-                return [_call(node, f"aten.{short}.default", (base,), result)]
-            if exponent in (2, 3, -2):
-                return self._product(node, base, result, exponent)
+                return self._instead(node, f"aten.{short}.default", self=base)
+            if exponent == 2:
+                return self._instead(node, "aten.mul.Tensor", self=base, other=base)
+            if exponent in (3, -2):
+                mul = "aten.mul.Tensor"
+                square = self._beside(node, "square", mul, result, self=base, other=base)
+                if exponent == 3:
+                    return self._instead(node, mul, self=square, other=base)
+                return self._instead(node, "aten.reciprocal.default", self=square)
             if base.dtype != "bfloat16" and exponent not in (0, 1):
-                return None
-        return [node.replace(op_type="aten.pow.Tensor_Tensor")]
+                return False
+        self.builder.nodes.append(node.replace(op_type="aten.pow.Tensor_Tensor"))
+        return True
 
-    def _product(
-        self, node: OpNode, base: TensorMeta, result: TensorMeta, exponent: int
-    ) -> list[OpNode]:
-        if exponent == 2:
-            return [_call(node, "aten.mul.Tensor", (base, base), result)]
-        square = self.fresh(node, "square", result)
-        first = _call(node, "aten.mul.Tensor", (base, base), square)
-        if exponent == 3:
-            return [first, _call(node, "aten.mul.Tensor", (square, base), result)]
-        return [first, _call(node, "aten.reciprocal.default", (square,), result)]
-
-    def clamped(self, node: OpNode) -> list[OpNode] | None:
+    def clamped(self, node: OpNode) -> bool:
         """``clamp`` with bounds that the type of its operand holds."""
         return self._clamp(node, node.attrs)
 
-    def bounded(self, node: OpNode) -> list[OpNode] | None:
+    def bounded(self, node: OpNode) -> bool:
         """``hardtanh``, which is ``clamp`` with defaults."""
         bounds = {
             "min": node.attrs.get("min_val", -1),
@@ -227,7 +227,7 @@ class _Numbers:
         }
         return self._clamp(node, bounds)
 
-    def _clamp(self, node: OpNode, bounds: Mapping[str, Any]) -> list[OpNode]:
+    def _clamp(self, node: OpNode, bounds: Mapping[str, Any]) -> bool:
         dtype = getattr(torch, node.outputs[0].dtype)
         if not (dtype is torch.bool or dtype.is_floating_point or dtype.is_complex):
             info = torch.iinfo(dtype)
@@ -237,27 +237,23 @@ class _Numbers:
                 else value
                 for name, value in bounds.items()
             }
-        return [node.replace(op_type="aten.clamp.Tensor", attrs=bounds)]
+        self.builder.nodes.append(node.replace(op_type="aten.clamp.Tensor", attrs=bounds))
+        return True
 
-    def leaky(self, node: OpNode) -> list[OpNode] | None:
+    def leaky(self, node: OpNode) -> bool:
         """``leaky_relu``: the product with the slope where a number is not positive."""
         (given,), (result,) = node.inputs, node.outputs
-        scaled = self.fresh(node, "mul", result)
-        positive = self.fresh(node, "gt", result.replace(dtype="bool"))
-        slope = node.attrs.get("negative_slope", 0.01)
-        product = _call(node, "aten.mul.Tensor", (given,), scaled, {"other": slope})
-        compared = _call(node, "aten.gt.Tensor", (given,), positive, {"other": 0})
-        return [
-            product,
-            compared,
-            _call(node, "aten.where.self", (positive, given, scaled), result),
-        ]
+        slope, truth = node.attrs.get("negative_slope", 0.01), result.replace(dtype="bool")
+        scaled = self._beside(node, "mul", "aten.mul.Tensor", result, self=given, other=slope)
+        positive = self._beside(node, "gt", "aten.gt.Tensor", truth, self=given, other=0)
+        where = "aten.where.self"
+        return self._instead(node, where, condition=positive, self=given, other=scaled)
 
 
 _EXACT = {bool: torch.bool, int: torch.int64, float: torch.float64}
 """The dtype that holds every number of a kind."""
 
-_REWRITES: Mapping[str, Callable[[_Numbers, OpNode], list[OpNode] | None]] = {
+_REWRITES: Mapping[str, Callable[[_Numbers, OpNode], bool]] = {
     "aten.arange.start_step": _Numbers.folded,
     "aten.scalar_tensor.default": _Numbers.folded,
     "aten.full.default": _Numbers.filled,
@@ -279,20 +275,3 @@ def _without_defaults(node: OpNode) -> OpNode:
         if (node.op_type, name) not in _DEFAULTS or value != _DEFAULTS[node.op_type, name]
     }
     return node if len(attrs) == len(node.attrs) else node.replace(attrs=attrs)
-
-
-def _expanded(node: OpNode, number: TensorMeta, result: TensorMeta) -> OpNode:
-    return _call(node, "aten.expand.default", (number,), result, {"size": result.shape})
-
-
-def _call(
-    node: OpNode,
-    op_type: str,
-    inputs: tuple[TensorMeta, ...],
-    result: TensorMeta,
-    attrs: Mapping[str, Any] | None = None,
-) -> OpNode:
-    """Another call under the name of a node."""
-    name, place = result.producer_node or node.name, node.location
-    call = OpNode(name, op_type, inputs, (result,), attrs or {}, None, place)
-    return call.derived_from(node)

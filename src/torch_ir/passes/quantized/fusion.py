@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch_ir.arguments import public
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.builder import Builder, with_inputs
+from torch_ir.ir.builder import Builder, split_arguments, with_inputs
 from torch_ir.ir.queries import positions
 from torch_ir.ops.schema import parse_schema
 from torch_ir.ops.variants import view_of
@@ -240,10 +240,8 @@ class _Fuser:
         op_type = f"{LIBRARY}.{name}"
         text = self.codes.operators[op_type] = BACKEND_SCHEMAS[op_type]
         arguments = {a.name: given.get(a.name) for a in parse_schema(text).arguments}
-        tensors = {n: given for n, given in arguments.items() if isinstance(given, TensorMeta)}
-        attrs = {n: given for n, given in arguments.items() if n not in tensors}
-        slots = {n: position for position, n in enumerate(tensors)}
-        own, inputs = output.producer_node or "", list(tensors.values())
+        inputs, attrs, slots = split_arguments(arguments)
+        own = output.producer_node or ""
         call = OpNode(own, op_type, inputs, [output], attrs, slots, at.location)
         self.codes.nodes.append(call.derived_from(at))
         return output
