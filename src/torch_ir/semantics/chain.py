@@ -22,12 +22,13 @@ from torch_ir.ir.queries import dead_after
 from torch_ir.ops.layouts import BY_LAYOUT
 from torch_ir.semantics.arguments import arguments_of
 from torch_ir.semantics.bounds import control_flow, elementwise, resampling, rows, sums
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, moduli, with_arrays
 from torch_ir.semantics.bounds.moves import apart, ends_of, meant_at, moved_by
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.denote import Evaluation, given_to, results_of
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, is_inexact, real_of, widened
+from torch_ir.semantics.numbers import flat
 from torch_ir.semantics.registry import denotation
 from torch_ir.semantics.tolerance import bound
 
@@ -173,9 +174,7 @@ def _of_node(
 
 
 def _is_off(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_is_off, value))
-    return isinstance(value, np.ndarray) and bool(value.any())
+    return any(isinstance(item, np.ndarray) and bool(item.any()) for item in flat(value))
 
 
 def carried(call: BoundedCall, errors: Mapping[str, Any]) -> list[Array]:
@@ -232,7 +231,7 @@ def _weighed(call: BoundedCall, name: str, error: Any) -> list[Array]:
     others = {
         key: np.zeros(call[key].shape)
         if key in _ADDED.get(call.op_type, ()) and key != name and call[key] is not None
-        else _moduli(call[key])
+        else with_arrays(_moduli, call[key])
         for key in call.arguments
     }
     return [moduli(part) for part in call.meant(**{**others, name: error})]
@@ -257,11 +256,8 @@ _ADDED = {
 """What is a term by itself, and no factor of the others."""
 
 
-def _moduli(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(_moduli, value))
-    is_number = isinstance(value, np.ndarray) and is_inexact(value.dtype)
-    return np.abs(widened(value)) if is_number else value
+def _moduli(values: Array) -> Array:
+    return np.abs(widened(values)) if is_inexact(values.dtype) else values
 
 
 def _through_softmax(call: BoundedCall, error: Array, *, relative: bool) -> Array:

@@ -27,7 +27,7 @@ from torch_ir.ops.schema import lookup
 from torch_ir.semantics.arguments import Value, arguments_of
 from torch_ir.semantics.draws import Draws
 from torch_ir.semantics.dtypes import Array, numpy_dtype
-from torch_ir.semantics.numbers import of_no_elements
+from torch_ir.semantics.numbers import flat, of_no_elements
 from torch_ir.semantics.program_call import (
     external_arrays,
     require_ranges,
@@ -273,13 +273,13 @@ class _Graph:
     ) -> list[Value]:
         """What a call gives, flattened; of operands without elements, whatever their type."""
         try:
-            return _flat(found.function(**arguments))
+            return flat(found.function(**arguments))
         except Exception:  # NumPy raises anything for a type that it does not compute in
             if (empty := empty_results(node, symbols)) is not None:
                 return [*empty]
             if (typed := of_no_elements(arguments)) is None:
                 raise
-            results = _flat(found.function(**typed))
+            results = flat(found.function(**typed))
         for meta in node.outputs:  # what no elements add up to
             made = cast(Array, results[meta.producer_output_idx])
             results[meta.producer_output_idx] = made.astype(numpy_dtype(meta.dtype))
@@ -353,12 +353,6 @@ def results_of(ir: IR, values: Mapping[str, Any], symbols: Mapping[str, Number])
         values[leaf.name] if isinstance(leaf, TensorLeaf) else value_at(leaf.value, symbols)
         for leaf in leaves(signature_of(ir).outputs)
     ]
-
-
-def _flat(results: Any) -> list[Value]:
-    if isinstance(results, list | tuple):
-        return [item for part in cast(list[Any], results) for item in _flat(part)]
-    return [results]
 
 
 def empty_results(node: OpNode, symbols: Mapping[str, Number]) -> list[Array] | None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, real_of, rounded
+
+
+def flat(value: Any) -> list[Any]:
+    """Return what an operator gives as one list."""
+    if isinstance(value, list | tuple):
+        return [item for part in cast(list[Any], value) for item in flat(part)]
+    return [value]
 
 
 def element(value: complex, dtype: np.dtype[Any]) -> Array:

@@ -29,13 +29,13 @@ from torch_ir.semantics.bounds import (
     sums,
 )
 from torch_ir.semantics.bounds.algebra import linear_equations, single_elements
-from torch_ir.semantics.bounds.call import BoundedCall, Rule, flat, moduli, rounding
+from torch_ir.semantics.bounds.call import BoundedCall, Rule, moduli, rounding, with_arrays
 from torch_ir.semantics.bounds.call import spacing as spacing
 from torch_ir.semantics.bounds.light_operands import with_light_operands
 from torch_ir.semantics.bounds.table import RULES
 from torch_ir.semantics.bounds.training import attention
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact, real_of
-from torch_ir.semantics.numbers import of_no_elements
+from torch_ir.semantics.numbers import flat, of_no_elements
 from torch_ir.semantics.registry import Kind, denotation
 
 _KINDS: dict[Kind, Rule] = {
@@ -327,16 +327,14 @@ def _is_finite(call: BoundedCall) -> bool:
 
 def _without_infinities(call: BoundedCall) -> BoundedCall:
     """The call with 0 for all that is not finite, so that its bounds are those of the rest."""
-    plain = {name: _zeroed(value) for name, value in call.arguments.items()}
-    return replace(call, arguments=plain, results=_zeroed(list(call.results)), _wide={})
+    plain = {name: with_arrays(_zeroed, value) for name, value in call.arguments.items()}
+    return replace(call, arguments=plain, results=list(map(_zeroed, call.results)), _wide={})
 
 
-def _zeroed(value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        return type(value)(map(_zeroed, value))
-    if not isinstance(value, np.ndarray) or not is_inexact(value.dtype):
-        return value
-    return np.where(np.isfinite(value), value, np.zeros((), value.dtype))
+def _zeroed(values: Array) -> Array:
+    if not is_inexact(values.dtype):
+        return values
+    return np.where(np.isfinite(values), values, np.zeros((), values.dtype))
 
 
 def _clipped(values: Array) -> Array:

@@ -34,9 +34,9 @@ from torch_ir.passes.functionalization import without_writes
 from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.arguments import arguments_of, as_array
 from torch_ir.semantics.bounds.algebra.relations import relation
-from torch_ir.semantics.bounds.call import flat
 from torch_ir.semantics.chain import FORMS, bounded
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Array, is_inexact, numpy_dtype
+from torch_ir.semantics.numbers import flat
 from torch_ir.semantics.spread import deep_values, is_wide, settled, share, spread
 from torch_ir.semantics.tolerance import (
     bound,

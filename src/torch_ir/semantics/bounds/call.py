@@ -24,6 +24,7 @@ from torch_ir.semantics.dtypes import (
     widest,
     working,
 )
+from torch_ir.semantics.numbers import flat
 from torch_ir.semantics.registry import denotation
 
 T = TypeVar("T")
@@ -188,13 +189,13 @@ class BoundedCall:
     def wide(self, name: str) -> Array:
         """Return an argument in float64 or complex128, integers and truth values too."""
         if name not in self._wide:
-            value = _each_widened(self.arguments[name])
+            value = with_arrays(widened, self.arguments[name])
             self._wide[name] = widest(value) if isinstance(value, np.ndarray) else value
         return self._wide[name]
 
     def meant(self, op_type: str | None = None, /, **changed: Any) -> list[Array]:
         """Compute the results, or another operator's, in float64 for arguments partly replaced."""
-        kept = {n: _each_widened(value) for n, value in self.arguments.items() if n not in changed}
+        kept = {n: with_arrays(widened, a) for n, a in self.arguments.items() if n not in changed}
         arguments = {**kept, **changed}
         dtype = arguments.get("dtype")
         if isinstance(dtype, np.dtype) and is_inexact(dtype):
@@ -227,13 +228,6 @@ def _added_in_order(values: Array, axes: tuple[int, ...]) -> Array:
     return np.sum(np.abs(np.add.reduceat(rest, starts, axis=first)), axis=first, keepdims=True)
 
 
-def flat(value: Any) -> list[Any]:
-    """Return what an operator gives as one list."""
-    if isinstance(value, list | tuple):
-        return [item for part in value for item in flat(part)]
-    return [value]
-
-
 def accumulated_in(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the real type in which kernels compute: float32 for narrower types."""
     real = real_of(dtype)
@@ -251,11 +245,11 @@ def moduli(value: Any) -> Array:
     return np.asarray(np.abs(widest(np.asarray(value))))
 
 
-def _each_widened(value: Any) -> Any:
-    """Arrays, in lists too, in the working precision of their types; all else unchanged."""
+def with_arrays(change: Callable[[Array], Array], value: Any) -> Any:
+    """Return an argument with each array changed, in lists too; all else unchanged."""
     if isinstance(value, list | tuple):
-        return type(value)(map(_each_widened, value))
-    return widened(value) if isinstance(value, np.ndarray) else value
+        return type(value)(with_arrays(change, item) for item in value)
+    return change(value) if isinstance(value, np.ndarray) else value
 
 
 def _absolute(name: str, value: Any) -> Any:

@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from torch_ir.errors import InvalidIRError
-from torch_ir.semantics.bounds.call import BoundedCall, Errors, flat
+from torch_ir.semantics.bounds.call import BoundedCall, Errors, with_arrays
 from torch_ir.semantics.dtypes import rounded
+from torch_ir.semantics.numbers import flat
 from torch_ir.semantics.registry import denotation
 
 
@@ -32,16 +33,10 @@ def called(call: BoundedCall) -> Errors:
         elif callable(value):
             raise InvalidIRError(f"the error of {call.op_type} is that of its functions")
         else:
-            given[name] = value if name == "pred" else _exact(value)
+            exact = with_arrays(lambda array: np.zeros(array.shape), value)
+            given[name] = value if name == "pred" else exact
     parts = flat(denotation(call.op_type).function(**given))
     return [part for part in parts if isinstance(part, np.ndarray)]
-
-
-def _exact(value: Any) -> Any:
-    """No error."""
-    if isinstance(value, list | tuple):
-        return [_exact(item) for item in value]
-    return np.zeros(value.shape) if isinstance(value, np.ndarray) else value
 
 
 def converted(call: BoundedCall) -> Errors:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from torch_ir.errors import TorchIRError
-from torch_ir.semantics.bounds.call import BoundedCall, flat
+from torch_ir.semantics.bounds.call import BoundedCall
 from torch_ir.semantics.bounds.moves import apart
 from torch_ir.semantics.dtypes import Array, is_inexact, rounded
+from torch_ir.semantics.numbers import flat
 from torch_ir.semantics.registry import denotation
 
 

@@ -18,13 +18,13 @@ from torch_ir.semantics.bounds.call import (
     BoundedCall,
     Errors,
     accumulated_in,
-    flat,
     least_normal,
     length,
 )
 from torch_ir.semantics.bounds.call import moduli as sizes_of
 from torch_ir.semantics.bounds.unwritten import unwritten
 from torch_ir.semantics.dtypes import Array, is_complex, is_inexact
+from torch_ir.semantics.numbers import flat
 from torch_ir.semantics.operators.convolution import with_channels
 from torch_ir.semantics.operators.sorting import histogram_range
 
