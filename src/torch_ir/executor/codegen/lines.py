@@ -83,7 +83,8 @@ class GeneratedModule:
         """Return an expression for the function that a call calls."""
         if binding is not None:
             prefix = binding.home.rpartition(".")[2].strip("_")
-            path = f"{_HOMES[binding.home]}.{binding.name}"
+            home = "torch._C._VariableFunctions" if binding.home == "torch" else binding.home
+            path = f"{home}.{binding.name}"
             return self.made("function", f"{prefix}_{binding.name}", path)
         if call.is_registered:
             self.kernels[call.node.name] = call
@@ -146,15 +147,6 @@ class GeneratedModule:
             return repr(value)
         name = self.imported("math", "nan" if math.isnan(value) else "inf")
         return f"-{name}" if value < 0 else name
-
-
-_HOMES = {
-    "torch": "torch._C._VariableFunctions",
-    "torch._C._nn": "torch._C._nn",
-    "torch._C._linalg": "torch._C._linalg",
-    "torch._C._fft": "torch._C._fft",
-    "torch._C._special": "torch._C._special",
-}
 
 
 def sequence(items: Sequence[str], *, is_tuple: bool) -> str:

@@ -19,7 +19,7 @@ from torch_ir.errors import ConversionError, ExportError, Raised, attempt, did_y
 from torch_ir.frontend.kept_attributes import assigned_buffers, kept_attributes
 from torch_ir.frontend.locations import own_line
 from torch_ir.frontend.programs import convert_exported_program
-from torch_ir.frontend.regions.fingerprint import MemberCall, Watch
+from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, own_tensors
 from torch_ir.frontend.regions.literals import Literals, is_literal
 from torch_ir.frontend.regions.opaque import (
     NAMESPACE,
@@ -27,7 +27,6 @@ from torch_ir.frontend.regions.opaque import (
     ChangedCallError,
     Site,
     opaque,
-    tensor_names,
     without_hooks,
 )
 from torch_ir.frontend.regions.own_weights import with_own_weights, with_unseen
@@ -161,7 +160,7 @@ class Regions:
 
     def _kinds(self, watch: Watch, setting: Collection[str]) -> Iterator[list[Site]]:
         """The members that do the same, the outermost first."""
-        names = tensor_names(self._model)
+        names = own_tensors(self._model)
         inside: set[str] = set()
         groups: dict[str, list[Site]] = {}
         for path in self._paths:

@@ -427,7 +427,7 @@ def _place(tensor: torch.Tensor) -> Any:
 
 
 def own_tensors(member: nn.Module) -> dict[int, str]:
-    """The names of the parameters, buffers and tensor attributes of a module, by identity."""
+    """Return the path of each parameter, buffer and tensor attribute of a module, by identity."""
     found: dict[int, str] = {}
     for path, module in member.named_modules():
         attributes = vars(module)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, meet, own_tensors
+from torch_ir.frontend.regions.fingerprint import MemberCall, Watch, meet
 from torch_ir.frontend.regions.own_weights import set_aside
 from torch_ir.torch_api import pytree
 from torch_ir.torch_modes import without_torch_functions
@@ -136,11 +136,6 @@ def attribute(holder: nn.Module, name: str) -> Any:
     for part in name.split(".") if name else ():
         found = getattr(found, part)
     return found
-
-
-def tensor_names(model: nn.Module) -> dict[int, str]:
-    """Return the path of each parameter, buffer and tensor attribute of a model, by identity."""
-    return own_tensors(model)
 
 
 def _described(tensor: torch.Tensor) -> list[Any]:

@@ -163,7 +163,4 @@ def _wide(inputs: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
 def _specials(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_floating_point():
         return tensor
-    values = torch.tensor(_SPECIAL, dtype=tensor.dtype)
-    return values.repeat(tensor.numel() // len(_SPECIAL) + 1)[: tensor.numel()].reshape(
-        tensor.shape
-    )
+    return _filled(torch.tensor(_SPECIAL, dtype=tensor.dtype), tensor.shape)
