@@ -20,13 +20,7 @@ from torch_ir.passes.functionalization.repeats import EXPANDS, Coverage
 class Emit(Protocol):
     """Adds a node that makes a tensor of the type of ``like`` and returns it."""
 
-    def __call__(
-        self,
-        op_type: str,
-        operands: Mapping[str, TensorMeta],
-        attrs: Mapping[str, Any],
-        like: TensorMeta,
-    ) -> TensorMeta:
+    def __call__(self, op_type: str, like: TensorMeta, /, **arguments: Any) -> TensorMeta:
         """The tensor that the node makes."""
         ...
 
@@ -66,8 +60,7 @@ class ViewWrite:
 
     def scatter(self, packet: str, **attrs: Any) -> TensorMeta:
         """Put the value into the whole by an operator of the ``_scatter`` kind."""
-        operands = {"self": self.base, "src": self.value}
-        return self.emit(f"aten.{packet}", operands, attrs, self.base)
+        return self.emit(f"aten.{packet}", self.base, self=self.base, src=self.value, **attrs)
 
     def slice(self, dim: int, start: Dim, length: Dim) -> TensorMeta:
         """Put the value into the whole at one range of a dimension."""
@@ -91,8 +84,8 @@ def _reshape(write: ViewWrite) -> TensorMeta | None:
         return None
     if write.value.shape == write.base.shape:
         return write.value
-    attrs = {"shape": write.base.shape}
-    return write.emit("aten.reshape.default", {"self": write.value}, attrs, write.base)
+    shape = write.base.shape
+    return write.emit("aten.reshape.default", write.base, self=write.value, shape=shape)
 
 
 def _expand(write: ViewWrite) -> TensorMeta | None:
@@ -104,17 +97,16 @@ def _expand(write: ViewWrite) -> TensorMeta | None:
         place = write.covered.repeat(dim)
         if place is None:
             return None  # a kernel may write one place twice
-        shape = (*value.shape[:dim], 1, *value.shape[dim + 1 :])
-        attrs = {"dim": dim, "start": place, "end": place + 1}
-        like = value.replace(shape=shape)
-        value = write.emit("aten.slice.Tensor", {"self": value}, attrs, like)
+        like = value.replace(shape=(*value.shape[:dim], 1, *value.shape[dim + 1 :]))
+        ends = {"start": place, "end": place + 1}
+        value = write.emit("aten.slice.Tensor", like, self=value, dim=dim, **ends)
     return _reshape(replace(write, value=value))
 
 
 def _permute(write: ViewWrite, dims: list[int]) -> TensorMeta:
     order = [write.axis(dim) for dim in dims]
     back = [order.index(axis) for axis in range(len(order))]
-    return write.emit("aten.permute.default", {"self": write.value}, {"dims": back}, write.base)
+    return write.emit("aten.permute.default", write.base, self=write.value, dims=back)
 
 
 def _transpose(write: ViewWrite, first: int, second: int) -> TensorMeta:
@@ -183,8 +175,7 @@ def _unfold(write: ViewWrite) -> TensorMeta | None:
     axis, shape = write.axis(write.attr("dimension")), write.value.shape[:-1]
     like = write.value.replace(shape=shape)
     for place in range(size):
-        chosen = {"dim": -1, "index": place}
-        part = write.emit("aten.select.int", {"self": write.value}, chosen, like)
+        part = write.emit("aten.select.int", like, self=write.value, dim=-1, index=place)
         end = as_dim(f"({shape[axis]}) * {step} - {step} + {place + 1}")
         one = replace(write, base=whole, value=part)
         attrs = {"dim": axis, "start": place, "end": end, "step": step}
@@ -196,7 +187,7 @@ def _as_strided(write: ViewWrite) -> TensorMeta | None:
     sizes, strides = [cast(Sequence[Dim], write.attr(name)) for name in ("size", "stride")]
     if not elements_are_apart(sizes, strides):
         return None  # a kernel may write one place twice
-    whole = write.emit("aten.contiguous.default", {"self": write.base}, {}, write.base)
+    whole = write.emit("aten.contiguous.default", write.base, self=write.base)
     return replace(write, base=whole).scatter("as_strided_scatter.default", **write.node.attrs)
 
 
@@ -251,18 +242,18 @@ def _split_at(dim: int | None = None) -> Rule:
 
 
 def _dtype(write: ViewWrite) -> TensorMeta:
-    attrs = {"dtype": DType(write.base.dtype)}
-    return write.emit("aten.view.dtype", {"self": write.value}, attrs, write.base)
+    dtype = DType(write.base.dtype)
+    return write.emit("aten.view.dtype", write.base, self=write.value, dtype=dtype)
 
 
 def _unary(op_type: str) -> Rule:
-    return lambda write: write.emit(op_type, {"self": write.value}, {}, write.base)
+    return lambda write: write.emit(op_type, write.base, self=write.value)
 
 
 def _conj(write: ViewWrite) -> TensorMeta:
     if not write.base.dtype.startswith("complex"):
         return write.value
-    return write.emit("aten._conj_physical.default", {"self": write.value}, {}, write.base)
+    return write.emit("aten._conj_physical.default", write.base, self=write.value)
 
 
 def _component(index: int) -> Rule:
@@ -271,14 +262,12 @@ def _component(index: int) -> Rule:
     def rule(write: ViewWrite) -> TensorMeta | None:
         if not write.base.dtype.startswith("complex"):
             return identity(write)
-        shape = (*write.base.shape, 2)
-        pairs = TensorMeta("", shape, write.value.dtype)
-        base = write.emit("aten.resolve_conj.default", {"self": write.base}, {}, write.base)
-        whole = write.emit("aten.view_as_real.default", {"self": base}, {}, pairs)
-        operands = {"self": whole, "src": write.value}
-        attrs = {"dim": -1, "index": index}
-        made = write.emit("aten.select_scatter.default", operands, attrs, pairs)
-        return write.emit("aten.view_as_complex.default", {"self": made}, {}, write.base)
+        pairs = TensorMeta("", (*write.base.shape, 2), write.value.dtype)
+        base = write.emit("aten.resolve_conj.default", write.base, self=write.base)
+        whole = write.emit("aten.view_as_real.default", pairs, self=base)
+        put = {"self": whole, "src": write.value, "dim": -1, "index": index}
+        made = write.emit("aten.select_scatter.default", pairs, **put)
+        return write.emit("aten.view_as_complex.default", write.base, self=made)
 
     return rule
 
@@ -287,7 +276,7 @@ def _adjoint(write: ViewWrite) -> TensorMeta:
     flipped = write.value if write.rank < 2 else _transpose(write, -2, -1)
     if not write.base.dtype.startswith("complex"):
         return flipped
-    return write.emit("aten._conj_physical.default", {"self": flipped}, {}, write.base)
+    return write.emit("aten._conj_physical.default", write.base, self=flipped)
 
 
 RULES: Mapping[str, Rule] = {

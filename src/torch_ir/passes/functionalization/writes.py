@@ -177,14 +177,9 @@ class WritingNode:
         covered, new = Coverage(self.node, view.meta), [(view, value)]
         made: list[tuple[str, Mapping[str, Any]]] = []
 
-        def emit(
-            op_type: str,
-            operands: Mapping[str, TensorMeta],
-            attrs: Mapping[str, Any],
-            like: TensorMeta,
-        ) -> TensorMeta:
-            made.append((op_type, attrs))
-            return self.emit(op_type, operands, attrs, like)
+        def emit(op_type: str, like: TensorMeta, /, **arguments: Any) -> TensorMeta:
+            made.append((op_type, arguments))
+            return self.emit(op_type, like, **arguments)
 
         for item in view.up()[:-1]:
             if item.parent is None or item.made is None:  # only the whole has none
@@ -208,19 +203,13 @@ class WritingNode:
         for item, current in new:
             item.set(current)
 
-    def emit(
-        self,
-        op_type: str,
-        operands: Mapping[str, TensorMeta],
-        attrs: Mapping[str, Any],
-        like: TensorMeta,
-    ) -> TensorMeta:
+    def emit(self, op_type: str, like: TensorMeta, /, **arguments: Any) -> TensorMeta:
         """Emit a node that a write needs beside its functional operator."""
         packet = op_type.split(".")[1].strip("_")
         name = f"{self.node.name.rstrip('_')}_{packet}"
         types = [(like.shape, like.dtype)]
         emit = self.state.builder.emit
-        (made,) = emit(op_type, {**operands, **attrs}, like=self.node, results=types, name=name)
+        (made,) = emit(op_type, arguments, like=self.node, results=types, name=name)
         return made
 
 

@@ -25,11 +25,9 @@ def fill_diagonal(write: WritingNode) -> None:
     emit, whole = write.emit, write.state.value(view.meta.name, view.meta)
     length = rows if square else min(rows, columns)  # type: ignore[type-var]  # ints, as above
     line = whole.replace(shape=(length,))
-    part = emit("aten.diagonal.default", {"self": whole}, {}, line)
-    value = write.node.attrs["fill_value"]
-    filled = emit("aten.fill.Scalar", {"self": part}, {"value": value}, line)
-    operands_ = {"self": whole, "src": filled}
-    new = emit("aten.diagonal_scatter.default", operands_, {}, whole)
+    part = emit("aten.diagonal.default", line, self=whole)
+    filled = emit("aten.fill.Scalar", line, self=part, value=write.node.attrs["fill_value"])
+    new = emit("aten.diagonal_scatter.default", whole, self=whole, src=filled)
     write.assign(view, new)
     for output in write.node.outputs:
         write.state.views[output.name] = view
@@ -54,15 +52,14 @@ def instance_norm(write: WritingNode) -> None:
     for name, tensors in given.items():
         for meta in tensors:
             if name == "input":
-                ordered = emit("aten.contiguous.default", {"self": meta}, {}, meta)
+                ordered = emit("aten.contiguous.default", meta, self=meta)
                 like = meta.replace(shape=(1, wide, *shape[2:]))
-                attrs = {"shape": like.shape}
-                operands[name] = emit("aten.reshape.default", {"self": ordered}, attrs, like)
+                made = emit("aten.reshape.default", like, self=ordered, shape=like.shape)
             else:
                 row = write.cast(meta, dtype) if name.startswith("running") else meta
                 like = row.replace(shape=(wide,))
-                attrs = {"repeats": (batch,)}
-                operands[name] = emit("aten.repeat.default", {"self": row}, attrs, like)
+                made = emit("aten.repeat.default", like, self=row, repeats=(batch,))
+            operands[name] = made
     numbers = {name: call.attrs[name] for name in ("momentum", "eps")}
     kinds = [operands["input"], *[operands["running_mean"]] * 2]
     # what torch infers for statistics is the type in which it computes
@@ -76,11 +73,9 @@ def instance_norm(write: WritingNode) -> None:
     )
     for view, value in zip(views.values(), made[3:], strict=True):
         value = write.cast(value, dtype)
-        table = emit(
-            "aten.reshape.default", {"self": value}, {"shape": rows}, value.replace(shape=rows)
-        )
-        like = table.replace(shape=view.meta.shape)
-        new = emit("aten.mean.dim", {"self": table}, {"dim": (0,)}, like)
+        like = value.replace(shape=rows)
+        table = emit("aten.reshape.default", like, self=value, shape=rows)
+        new = emit("aten.mean.dim", table.replace(shape=view.meta.shape), self=table, dim=(0,))
         write.assign(view, write.cast(new, view.meta.dtype))
     (result,) = write.state.builder.emit(
         "aten.reshape.default", {"self": made[0], "shape": shape}, like=write.node
