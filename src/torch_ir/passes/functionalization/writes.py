@@ -10,8 +10,9 @@ from torch._ops import OpOverload
 from torch_ir.errors import PassError, TorchIRError
 from torch_ir.infer.resolve import resolve_operator
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
+from torch_ir.ir.builder import split_arguments
 from torch_ir.ir.values import default_attribute
-from torch_ir.ops.schema import Schema, Slots, indices_of, lookup, moved_slots, parse_schema
+from torch_ir.ops.schema import Schema, lookup, parse_schema
 from torch_ir.ops.spec import tagged_traits
 from torch_ir.ops.variants import Variant, functional_variant
 from torch_ir.passes.functionalization.alias_state import AliasState, CannotFollowError
@@ -277,45 +278,32 @@ def _result_dtypes(
 # -- functional variants --------------------------------------------------------------------------
 
 
-def _attributes(
+def _arguments(
     variant: Variant, node: OpNode, schema: Schema, target: Schema
 ) -> dict[str, object]:
-    """The attributes of the variant's call, with the defaults that only the original has."""
+    """The arguments of the variant's call, with the defaults that only the original has."""
     defaults = {a.name: default_attribute(a) for a in schema.arguments}
-    attrs: dict[str, object] = {}
+    found: dict[str, object] = {}
     for argument in target.arguments:
         name = variant.arguments[argument.name]
-        if name in node.attrs:
-            attrs[argument.name] = node.attrs[name]
-        elif name not in node.slots and argument.default is None:
-            attrs[argument.name] = defaults[name]
-    return attrs
-
-
-def _operands(variant: Variant, node: OpNode) -> dict[str, Slots]:
-    """The operands of the variant's call; its inputs are those of the original."""
-    given = node.slots
-    return {name: given[own] for name, own in variant.arguments.items() if own in given}
+        if name in node.slots or name in node.attrs:
+            found[argument.name] = node.argument(name)
+        elif argument.default is None:
+            found[argument.name] = defaults[name]
+    return found
 
 
 def functional_call(
     node: OpNode, variant: Variant, schema: Schema, target: Schema, written: TensorMeta
 ) -> OpNode:
     """Return the functional operator's call, under the name and outputs of the original."""
-    slots = _operands(variant, node)
-    attrs = _attributes(variant, node, schema, target)
+    arguments = _arguments(variant, node, schema, target)
     factory = target.argument("dtype")
     keeps_type = schema.argument("dtype") is None or not variant.dropped  # written in place
-    if factory is not None and keeps_type and attrs.get("dtype") is None:
-        attrs["dtype"] = DType(written.dtype)
-    used = sorted({slot for item in slots.values() for slot in indices_of(item)})
-    place = {slot: position for position, slot in enumerate(used)}
-    return node.replace(
-        op_type=variant.op_type,
-        inputs=tuple([node.inputs[slot] for slot in used]),
-        attrs=attrs,
-        operands={name: moved_slots(item, place) for name, item in slots.items()},
-    )
+    if factory is not None and keeps_type and arguments.get("dtype") is None:
+        arguments["dtype"] = DType(written.dtype)
+    inputs, attrs, operands = split_arguments(arguments)
+    return node.replace(op_type=variant.op_type, inputs=inputs, attrs=attrs, operands=operands)
 
 
 def fresh_results(schema: Schema) -> list[int]:
