@@ -11,7 +11,7 @@ from typing import Any
 from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
-from torch_ir.ir.builder import Names, renamed
+from torch_ir.ir.builder import Builder, renamed
 from torch_ir.ops.schema import lookup
 
 LIBRARY = "quantized_decomposed"
@@ -195,26 +195,23 @@ class Known:
 
 
 class Codes:
-    """The codes behind the numbers of a program, and the new nodes in program order.
+    """The codes behind the numbers of a program.
 
     Args:
-        ir: The program.
+        builder: What makes the new program.
         is_edge: Whether copies are written as in the Edge dialect.
     """
 
-    def __init__(self, ir: IR, *, is_edge: bool):
-        self.ir = ir
+    def __init__(self, builder: Builder, *, is_edge: bool):
+        self.ir = builder.ir
+        self.builder = builder
         self.is_edge = is_edge
-        self.memory = StorageGroups(ir)
-        self.names = Names.of(ir)
+        self.memory = StorageGroups(builder.ir)
         self.known: dict[str, Known] = {}  # by the name of the numbers
         self.bounds: dict[str, tuple[int, int]] = {}  # by the name of the codes
         self.made: dict[str, TensorMeta] = {}  # by the name of the numbers, once there are nodes
         self.gaps: set[str] = set()  # codes that may not be dense
-        self.values: dict[str, TensorMeta] = {}  # what stands for values of the program now
-        self.nodes: list[OpNode] = []
         self.passed: set[str] = set()  # nodes that are not needed if nothing uses them
-        self.operators: dict[str, str] = {}
         self._gapless: set[str] = set()  # numbers of such codes, where quantizing made them dense
         self._copies: dict[str, TensorMeta] = {}
 
@@ -225,10 +222,6 @@ class Codes:
     def is_fixed(self, meta: TensorMeta) -> bool:
         """Return whether nothing writes to a value."""
         return not self.memory.is_written(meta.name)
-
-    def now(self, meta: TensorMeta) -> TensorMeta:
-        """Return what stands for a value in the new program."""
-        return self.values.get(meta.name, meta)
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -281,13 +274,13 @@ class Codes:
     def _add(self, node: OpNode, name: str, sources: tuple[TensorMeta, ...]) -> None:
         self.passed.add(node.name)
         if not sources:
-            codes = self.made[name] = self.now(node.inputs[0])
+            codes = self.made[name] = self.builder.value(node.inputs[0])
             if codes.name in self.gaps:
                 self._gapless.add(name)
             return
         dtype = self.known[name].parameters.dtype
         names = {meta.name for meta in sources}
-        new = self.move(node, names, dtype, self.names.fresh(f"{node.name}_codes"))
+        new = self.move(node, names, dtype, self.builder.names.fresh(f"{node.name}_codes"))
         for old, meta in zip(node.outputs, new.outputs, strict=True):
             if old.name in self.known:
                 self.made[old.name] = meta
@@ -295,7 +288,7 @@ class Codes:
     def move(self, node: OpNode, sources: set[str], dtype: str, name: str) -> OpNode:
         """Add the node that moves codes as another moves the numbers for which they stand."""
         inputs = [
-            self._source(meta, node) if meta.name in sources else self.now(meta)
+            self._source(meta, node) if meta.name in sources else self.builder.value(meta)
             for meta in node.inputs
         ]
         new = renamed(node, name).replace(inputs=inputs)
@@ -303,7 +296,7 @@ class Codes:
             meta.replace(dtype=dtype) if meta.dtype == "float32" else meta for meta in new.outputs
         ]
         new = new.replace(outputs=outputs)
-        self.nodes.append(new)
+        self.builder.nodes.append(new)
         has_gaps = node.op_type in REARRANGE and inputs[0].name in self.gaps
         if has_gaps or node.op_type in SPREAD:
             self.gaps.update(meta.name for meta in outputs)
@@ -330,12 +323,14 @@ class Codes:
 
     def zeros(self, like: TensorMeta, node: OpNode) -> TensorMeta:
         """Add zeros of a value's shape and type, with the place of a node."""
-        name = self.names.fresh(f"{node.name}_zeros")
-        made = TensorMeta(name, like.shape, like.dtype, name)
-        attrs = {"size": tuple(like.shape), "fill_value": 0, "dtype": DType(like.dtype)}
-        full = OpNode(name, "aten.full.default", [], [made], attrs, {}, node.location)
-        self.nodes.append(full.derived_from(node))
-        return made
+        attrs = {"size": like.shape, "fill_value": 0, "dtype": DType(like.dtype)}
+        made = self.builder.emit(
+            *("aten.full.default", attrs),
+            like=node,
+            results=[(like.shape, like.dtype)],
+            name=f"{node.name}_zeros",
+        )
+        return made[0]
 
     def _add_copy(
         self,
@@ -348,12 +343,12 @@ class Codes:
         """Add a copy by the operator of ATen or the one of Edge."""
         op_type = op_types[self.is_edge]
         if self.is_edge:
-            self.operators[op_type] = DIM_ORDER_SCHEMAS[op_type]
-        name = self.names.fresh(f"{value.name.split('.')[0]}_{label}")
-        copy = value.replace(
-            name=name, producer_node=name, producer_output_idx=0, dtype=dtype or value.dtype
-        )
+            self.builder.operators[op_type] = DIM_ORDER_SCHEMAS[op_type]
         attrs = {} if dtype is None else {"dtype": DType(dtype)}
-        made = OpNode(name, op_type, [value], [copy], attrs, {"self": 0}, node.location)
-        self.nodes.append(made.derived_from(node))
-        return copy
+        made = self.builder.emit(
+            *(op_type, {"self": value, **attrs}),
+            like=node,
+            results=[(value.shape, dtype or value.dtype)],
+            name=f"{value.name.split('.')[0]}_{label}",
+        )
+        return made[0]

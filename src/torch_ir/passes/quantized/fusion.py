@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from torch_ir.arguments import public
 from torch_ir.dialects.backend.schemas import BACKEND_SCHEMAS
 from torch_ir.ir import IR, DType, OpNode, TensorMeta
-from torch_ir.ir.builder import Builder, split_arguments, with_inputs
+from torch_ir.ir.builder import Builder, split_arguments
 from torch_ir.ir.queries import positions
 from torch_ir.ops.schema import parse_schema
 from torch_ir.ops.variants import view_of
@@ -89,30 +89,25 @@ class _Fuser:
         self.ir = ir
         self.builder = Builder(ir)
         self.builder.map_functions(lambda body: _fused(body, dialect))
-        self.codes = Codes(ir, is_edge=dialect in ("edge", "backend"))
+        self.codes = Codes(self.builder, is_edge=dialect in ("edge", "backend"))
         self.matcher = Matcher(ir, self.codes.memory)
         self.order: Callable[[OpNode], int] = lambda node: positions(ir)[node.name]
         self.claimed: dict[str, str] = {}  # the first result in new memory, by its owner
 
     def run(self) -> IR:
-        codes = self.codes
         for node in self.ir.nodes:
-            codes.learn(node)
+            self.codes.learn(node)
             if not (self._give_back(node) or self._fuse(node) or self._take_rows(node)):
-                codes.nodes.append(with_inputs(node, codes.values))
-        made = {meta.name: meta for node in self.ir.nodes for meta in node.outputs}
-        for name, value in codes.values.items():
-            self.builder.replace(made[name], value)
-        self.builder.operators.update(codes.operators)
-        self.builder.nodes += self._needed()
+                self.builder.keep(node)
+        self.builder.nodes = self._needed()
         return self.builder.finish()
 
     def _needed(self) -> list[OpNode]:
         """The new nodes without those that were passed over and that nothing uses any more."""
-        values = self.codes.values
-        used = {values[n].name if n in values else n for n in self.matcher.returned}
+        ends = (*self.ir.graph_outputs, *[mutation.value for mutation in self.ir.mutations])
+        used = {self.builder.value(meta).name for meta in ends}
         kept: list[OpNode] = []
-        for node in reversed(self.codes.nodes):
+        for node in reversed(self.builder.nodes):
             if node.name in self.codes.passed and not any(m.name in used for m in node.outputs):
                 continue
             used.update(meta.name for meta in node.inputs)
@@ -140,7 +135,7 @@ class _Fuser:
         may_be = self._may_be(result, known.owner) and not self._is_laid_out(result, known.node)
         if not may_be or (is_seen and codes.name in self.codes.gaps):
             codes = self.codes.copy(codes, node)
-        self.codes.values[result.name] = codes
+        self.builder.replace(result, codes)
         self.codes.bounds[result.name] = (known.low, known.high)
         return True
 
@@ -204,7 +199,7 @@ class _Fuser:
         codes.passed |= {n.name for n in (*match.nodes.values(), *chain) if n is not node}
         result, at = node.outputs[0], match.nodes["op"]
         packet, _, kind = row.packet.partition(".")
-        name = codes.names.fresh(f"{node.name}_{packet}") if chain else node.name
+        name = self.builder.names.fresh(f"{node.name}_{packet}") if chain else node.name
         packet = f"{packet}_relu" if "relu" in match.nodes else packet
         kind = "per_channel" if "table" in match.nodes else kind or "default"
         dtypes = dict.fromkeys(("a_dtype", "out_dtype"), DType(wanted.dtype))
@@ -215,10 +210,10 @@ class _Fuser:
         for move in reversed(chain):
             codes.made[move.inputs[0].name] = made
             is_last = move is chain[0] and not self._is_laid_out(result, move)
-            step = node.name if is_last else codes.names.fresh(f"{move.name}_codes")
+            step = node.name if is_last else self.builder.names.fresh(f"{move.name}_codes")
             (made,) = codes.move(move, {move.inputs[0].name}, wanted.dtype, step).outputs
         if made.name != result.name:
-            codes.values[result.name] = codes.copy(made, at)
+            self.builder.replace(result, codes.copy(made, at))
 
     def _given(self, match: Match) -> dict[str, Any]:
         """What an operator of codes is given by a match: tensors, and how codes are numbers."""
@@ -227,7 +222,7 @@ class _Fuser:
             known = self.codes.known.get(meta.name) if name in ("a", "b", "weight") else None
             if known is not None:
                 given |= known.parameters.attributes(name)
-            given[name] = self.codes.now(meta) if known is None else self.codes.of(meta)
+            given[name] = self.builder.value(meta) if known is None else self.codes.of(meta)
         if (table := match.nodes.get("table")) is not None:
             given["weight_axis"] = table.attrs.get("axis")
             given["weight_quant_min"], given["weight_quant_max"] = bounds(table) or (0, 0)
@@ -238,12 +233,12 @@ class _Fuser:
     ) -> TensorMeta:
         """Add a call of one of our operators, with the place of another node."""
         op_type = f"{LIBRARY}.{name}"
-        text = self.codes.operators[op_type] = BACKEND_SCHEMAS[op_type]
+        text = self.builder.operators[op_type] = BACKEND_SCHEMAS[op_type]
         arguments = {a.name: given.get(a.name) for a in parse_schema(text).arguments}
         inputs, attrs, slots = split_arguments(arguments)
         own = output.producer_node or ""
         call = OpNode(own, op_type, inputs, [output], attrs, slots, at.location)
-        self.codes.nodes.append(call.derived_from(at))
+        self.builder.nodes.append(call.derived_from(at))
         return output
 
     # -- tables -----------------------------------------------------------------------------------
@@ -271,7 +266,7 @@ class _Fuser:
         return True
 
     def _packed(self, node: OpNode, weight: TensorMeta, bits: int) -> TensorMeta:
-        name = self.codes.names.fresh(f"{node.name}_packed")
+        name = self.builder.names.fresh(f"{node.name}_packed")
         rows, columns = weight.shape
         shape = (rows, columns * bits // 8 if isinstance(columns, int) else columns)
         made = TensorMeta(name, shape, "uint8", name)
