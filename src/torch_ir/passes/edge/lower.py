@@ -208,9 +208,9 @@ class _Lowering:
         wide = TensorMeta(name, result.shape, "float32", name)
         self._append(node.replace(name=name, outputs=(wide,)).derived_from(node))
         attrs = {"dtype": DType(result.dtype)}
-        inputs, place = (wide,), node.location
-        cast = OpNode(node.name, "aten._to_copy.default", inputs, (result,), attrs, None, place)
-        return cast.derived_from(node)
+        return node.replace(
+            op_type="aten._to_copy.default", inputs=(wide,), attrs=attrs, operands=None
+        )
 
     def _converted(self, value: Value, dtype: str, node: OpNode) -> TensorMeta:
         """A tensor of the dtype with the value of an operand."""
@@ -357,12 +357,11 @@ def _without_empty(node: OpNode) -> OpNode:
     kept = [meta for meta in node.inputs if not _is_empty(meta, dim)]
     if len(kept) == len(node.inputs):
         return node
-    (result,) = node.outputs
     if kept:
         return _with_operands(node, {"tensors": kept})
+    (result,) = node.outputs
     attrs = {"size": result.shape, "fill_value": 0, "dtype": DType(result.dtype)}
-    full = OpNode(node.name, "aten.full.default", (), (result,), attrs, None, node.location)
-    return full.derived_from(node)
+    return node.replace(op_type="aten.full.default", inputs=(), attrs=attrs, operands=None)
 
 
 def _is_empty(meta: TensorMeta, dim: int) -> bool:

@@ -11,6 +11,7 @@ from torch_ir.ir.builder import Builder, Names
 
 _ATEN = {by_order: op_type for op_type, by_order in DIM_ORDER_OPS.items()}
 _EMPTY = "aten.empty.memory_format"
+_PERMUTE = "aten.permute.default"
 
 
 def with_memory_formats(ir: IR) -> IR:
@@ -113,13 +114,13 @@ def permuted_copy(
     attrs |= {"size": shape} if "size" in attrs else {}
     back = tuple([order.index(dim) for dim in range(len(order))])
     call = node.replace(name=copied, outputs=(copy,), attrs=attrs)
-    permute, place = "aten.permute.default", node.location
-    last = OpNode(node.name, permute, (copy,), (result,), {"dims": back}, None, place)
+    last = node.replace(op_type=_PERMUTE, inputs=(copy,), attrs={"dims": back}, operands=None)
     if not node.inputs:
         return [item.derived_from(node) for item in (call, last)]
     given, *others = node.inputs
     there = TensorMeta(turned, shape, given.dtype, turned)
-    first = OpNode(turned, permute, (given,), (there,), {"dims": tuple(order)}, None, place)
+    dims = {"dims": tuple(order)}
+    first = OpNode(turned, _PERMUTE, (given,), (there,), dims, None, node.location)
     made = first, _copying(call.replace(inputs=(there, *others))), last
     return [item.derived_from(node) for item in made]
 
@@ -130,12 +131,6 @@ def _copying(node: OpNode) -> OpNode:
         return node
     kept = {name: node.attrs[name] for name in ("device", "memory_format") if name in node.attrs}
     attrs = {"dtype": DType(node.outputs[0].dtype), **kept}
-    return OpNode(
-        node.name,
-        "aten._to_copy.default",
-        node.inputs[:1],
-        node.outputs,
-        attrs,
-        {"self": 0},
-        node.location,
+    return node.replace(
+        op_type="aten._to_copy.default", inputs=node.inputs[:1], attrs=attrs, operands=None
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch_ir.errors import PassError
 from torch_ir.ir import IR, OpNode, TensorMeta
-from torch_ir.ir.builder import Builder, split_arguments
+from torch_ir.ir.builder import Builder
 from torch_ir.ir.symbols import Dim
 from torch_ir.ir.values import MemoryFormat
 from torch_ir.passes.sharding.placements import Placement, Split
@@ -84,9 +84,7 @@ class RankBuilder:
         self, node: OpNode, operator: str, arguments: Mapping[str, Any], meta: TensorMeta
     ) -> None:
         """Append the call that gives the result of a node, under the node's own name."""
-        inputs, attrs, operands = split_arguments(arguments)
-        call = OpNode(node.name, operator, inputs, [meta], attrs, operands, node.location)
-        self.builder.nodes.append(call.derived_from(node))
+        self.builder.emit(operator, arguments, like=node.replace(outputs=[meta]))
 
     def reduce(
         self, node: OpNode | None, part: TensorMeta, how: str = "sum", *, own: bool = False
