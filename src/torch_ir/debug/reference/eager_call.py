@@ -17,10 +17,11 @@ from torch_ir.infer.bindings import Symbols, bind_inputs
 from torch_ir.infer.engine import flatten
 from torch_ir.infer.preconditions.table import require_arguments
 from torch_ir.infer.resolve import evaluate, operator_of, to_torch
-from torch_ir.ir import IR, Constant, Container, OpNode, SymExpr, TensorLeaf, Tree, ValueLeaf
+from torch_ir.ir import IR, Constant, OpNode, SymExpr, TensorLeaf, ValueLeaf
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.queries import signature_of
-from torch_ir.ir.tree import leaves
+from torch_ir.ir.symbols import value_at
+from torch_ir.ir.tree import leaves, unflatten
 from torch_ir.ir.values import as_argument
 from torch_ir.torch_api import (
     OpOverload,
@@ -134,7 +135,12 @@ def _function(
             for meta in node.outputs:
                 values[meta.name] = made[meta.producer_output_idx]
             bind(node, made, symbols)
-        return _tree(signature_of(ir).outputs, values, symbols)
+
+        def leaf(item: TensorLeaf | ValueLeaf) -> Any:
+            is_tensor = isinstance(item, TensorLeaf)
+            return values[item.name] if is_tensor else value_at(item.value, symbols)
+
+        return unflatten(signature_of(ir).outputs, leaf, lambda _, children: tuple(children))
 
     return call
 
@@ -163,19 +169,3 @@ def bind(node: OpNode, made: Mapping[int, Any] | Sequence[Any], symbols: Symbols
         for dim, size in zip(meta.shape, tensor.shape, strict=False):
             if isinstance(dim, SymExpr) and dim.is_symbol:
                 symbols.setdefault(dim.text, size)
-
-
-def _tree(tree: Tree, values: Mapping[str, torch.Tensor], symbols: Symbols) -> Any:
-    match tree:
-        case TensorLeaf(name=name):
-            return values[name]
-        case ValueLeaf(value=SymExpr() as value):
-            return value.evaluate(symbols)
-        case ValueLeaf(value=value):
-            return value
-        case Container(type="dict", children=children, keys=keys):
-            pairs = zip(keys, children, strict=True)
-            return {key: _tree(child, values, symbols) for key, child in pairs}
-        case Container(type=kind, children=children):
-            items = [_tree(child, values, symbols) for child in children]
-            return items if kind == "list" else tuple(items)
