@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from torch_ir.executor.plan import Plan, Step
 from torch_ir.infer.binder import Expression, Function, parts_of
-from torch_ir.ir import SymExpr, ValueLeaf
-from torch_ir.ir.queries import told_symbols
-from torch_ir.ir.tree import leaves
+from torch_ir.ir.queries import signature_of, told_symbols
 
 
 def outside_symbols(plan: Plan) -> tuple[str, ...]:
@@ -29,17 +27,8 @@ def symbols_read(plan: Plan, step: Step) -> Iterator[str]:
 
 
 def _outside(plan: Plan) -> tuple[str, ...]:
-    ir, tree = plan.ir, plan.ir.signature
-    told = set(told_symbols(ir))
+    ir = plan.ir
     read = {name for step in plan.steps for name in symbols_read(plan, step)}
-    if tree is not None:
-        told |= {dim.text for dim in _expressions(leaves(tree.inputs)) if dim.is_symbol}
-        read |= {name for dim in _expressions(leaves(tree.outputs)) for name in dim.symbols}
-    told |= {binding.symbol for step in plan.steps for binding in step.symbols}
-    return tuple(sorted(read - told))
-
-
-def _expressions(found: Iterator[object]) -> Iterator[SymExpr]:
-    for leaf in found:
-        if isinstance(leaf, ValueLeaf) and isinstance(leaf.value, SymExpr):
-            yield leaf.value
+    told = {binding.symbol for step in plan.steps for binding in step.symbols}
+    told |= {size.text for size in signature_of(ir).sizes if size.is_symbol}
+    return tuple(sorted((read | ir.returned_symbols) - told - told_symbols(ir)))
