@@ -12,9 +12,9 @@ import torch
 from torch_ir.debug.fuzzing.call_recipes import OperandPattern
 from torch_ir.ir import Constant, DType
 from torch_ir.ops.schema import Argument, Schema
-from torch_ir.passes.operator_calls.vectors import POSITIVE, UNIT
+from torch_ir.passes.operator_calls.vectors import in_domain
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, numpy_dtype, rounded
+from torch_ir.semantics.dtypes import Array, numpy_dtype, rounded
 
 Shape = tuple[int, ...]
 
@@ -36,8 +36,6 @@ def tensor_of(
     pattern: OperandPattern, shape: Shape, dtype: str, limit: int, op_type: str, draws: Draws
 ) -> torch.Tensor:
     """Draw a tensor for an operand of a call, in the domain of its operator."""
-    base = op_type.split(".")[1].rstrip("_")
-    wide = np.dtype("float64")
     if pattern.kind in ("i", "s"):
         array: Array = draws.integers(0, max(limit, 1), shape)
         if pattern.kind == "s":
@@ -49,21 +47,12 @@ def tensor_of(
         array = np.diff(ends, prepend=0)
         if pattern.kind == "o":
             array = ends - array
-    elif pattern.kind == "b" or is_bool(numpy_dtype(dtype)):
-        array = draws.integers(0, 2, shape).astype(bool)
     elif pattern.kind == "n":
         array = draws.integers(0, 4, shape)
-    elif is_complex(numpy_dtype(dtype)):
-        parts = draws.normal([*shape, 2], wide)
-        array = rounded(parts.view(np.complex128)[..., 0], numpy_dtype(dtype))
-    elif not is_float(numpy_dtype(dtype)):
-        array = rounded(draws.integers(int(base in POSITIVE), 5, shape), numpy_dtype(dtype))
-    elif pattern.kind in ("p", "P") or base in POSITIVE:
-        array = rounded(draws.uniform(shape, wide) + 0.5, numpy_dtype(dtype))
-    elif base in UNIT:
-        array = rounded(draws.uniform(shape, wide) * 0.9 + 0.05, numpy_dtype(dtype))
     else:
-        array = draws.normal(shape, numpy_dtype(dtype))
+        kind = np.dtype(bool) if pattern.kind == "b" else numpy_dtype(dtype)
+        is_positive = pattern.kind in ("p", "P")
+        array = in_domain(op_type, shape, kind, draws, is_positive=is_positive)
     return Constant.from_numpy(array).torch().clone()
 
 

@@ -242,7 +242,7 @@ class Watch(_WatchedValues):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """MemberCall a call."""
+        """Record a call."""
         if not self.stack or self._is_paused:
             return func(*args, **(kwargs or {}))
         record = self.stack[-1]

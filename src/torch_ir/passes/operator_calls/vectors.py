@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -15,12 +16,20 @@ from torch_ir.passes.operator_calls.case_set import Case, CaseOperand
 from torch_ir.semantics import denotation, has_denotation
 from torch_ir.semantics.chain import bounded
 from torch_ir.semantics.draws import Draws
-from torch_ir.semantics.dtypes import Array, is_bool, is_complex, is_float, numpy_dtype, rounded
+from torch_ir.semantics.dtypes import (
+    Array,
+    is_bool,
+    is_complex,
+    is_float,
+    is_integer,
+    numpy_dtype,
+    rounded,
+)
 from torch_ir.semantics.tolerance import states_tolerance
 
 SMALLEST = 2
 """The least value of a symbol in vectors, where its range allows it."""
-POSITIVE = frozenset(
+_POSITIVE = frozenset(
     {
         *("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal", "lgamma", "digamma"),
         *("pow", "div", "remainder", "fmod", "floor_divide", "true_divide", "xlogy"),
@@ -29,7 +38,7 @@ POSITIVE = frozenset(
     }
 )
 """Operators that want positive numbers."""
-UNIT = frozenset({"acos", "asin", "atanh", "erfinv", "bernoulli", "logit"})
+_UNIT = frozenset({"acos", "asin", "atanh", "erfinv", "bernoulli", "logit"})
 """Operators that want numbers between 0 and 1."""
 
 
@@ -75,24 +84,31 @@ def _with_special(case: Case, operand: CaseOperand, array: Array) -> Array:
 
 
 def _drawn(case: Case, operand: CaseOperand, seed: int, sizes: dict[str, int]) -> Array:
-    shape = shape_at(operand.shape, sizes)
+    shape, role = shape_at(operand.shape, sizes), _role(case, operand)
     draws, dtype = Draws(seed, f"{case.id}/{operand.name}"), numpy_dtype(operand.dtype)
-    name = case.operator.split(".")[1].rstrip("_")
-    if _role(case, operand) in _SORTED_ROLES:
+    if role in _SORTED_ROLES:
         drawn = draws.integers(0, 2 if is_bool(dtype) else 9, shape)
         return rounded(np.sort(drawn, axis=-1) if shape else drawn, dtype)
-    if is_complex(dtype):
-        return draws.normal(shape, dtype)
-    if is_float(dtype):
-        if name in POSITIVE or _role(case, operand) in ("running_var", "var", "scale", "scales"):
-            return rounded(draws.uniform(shape, np.dtype("float64")) + 0.5, dtype)
-        if name in UNIT:
-            return rounded(draws.uniform(shape, np.dtype("float64")) * 0.9 + 0.05, dtype)
-        return draws.normal(shape, dtype)
+    if role in _INDEX_ROLES and is_integer(dtype):
+        return rounded(draws.integers(0, max(_places(case, sizes), 1), shape), dtype)
+    is_positive = role in ("running_var", "var", "scale", "scales")
+    return in_domain(case.operator, shape, dtype, draws, is_positive=is_positive)
+
+
+def in_domain(
+    op_type: str, shape: Sequence[int], dtype: np.dtype[Any], draws: Draws, *, is_positive: bool
+) -> Array:
+    """Draw an operand from the numbers that its operator wants; positive fractions if asked."""
+    name = op_type.split(".")[1].rstrip("_")
     if is_bool(dtype):
         return draws.integers(0, 2, shape).astype(bool)
-    low, high = _range(case, operand, name, shape, sizes)
-    return rounded(draws.integers(low, max(high, low + 1), shape), dtype)
+    if is_integer(dtype):
+        return rounded(draws.integers(int(name in _POSITIVE), 5, shape), dtype)
+    if is_float(dtype) and (is_positive or name in _POSITIVE):
+        return rounded(draws.uniform(shape, np.dtype("float64")) + 0.5, dtype)
+    if is_float(dtype) and name in _UNIT:
+        return rounded(draws.uniform(shape, np.dtype("float64")) * 0.9 + 0.05, dtype)
+    return draws.normal(shape, dtype)
 
 
 def _role(case: Case, operand: CaseOperand) -> str:
@@ -108,20 +124,13 @@ _INDEX_ROLES = frozenset({"index", "indices", "target"})
 _SORTED_ROLES = frozenset({"sorted_sequence", "boundaries"})
 
 
-def _range(
-    case: Case, operand: CaseOperand, name: str, shape: tuple[int, ...], sizes: dict[str, int]
-) -> tuple[int, int]:
-    """The range of whole numbers: indices point into what they index."""
-    if _role(case, operand) not in _INDEX_ROLES:
-        return (1, 5) if name in POSITIVE else (0, 5)
-    table = case.inputs[0]
-    dims = shape_at(table.shape, sizes) or (1,)
-    if name == "embedding":
-        return 0, dims[0]
+def _places(case: Case, sizes: dict[str, int]) -> int:
+    """How many places there are, into which indices point."""
+    dims = shape_at(case.inputs[0].shape, sizes) or (1,)
+    if case.operator.split(".")[1] == "embedding":
+        return dims[0]
     dim = case.arguments.get("dim")
-    if isinstance(dim, int):
-        return 0, dims[dim % len(dims)]
-    return 0, min(dims)
+    return dims[dim % len(dims)] if isinstance(dim, int) else min(dims)
 
 
 def torch_inputs(case: Case, seed: int, *, special: bool = False) -> tuple[Any, ...]:
