@@ -96,7 +96,10 @@ def _dtype(case: Case) -> str:
 def result_of(case: Case, backend: str | DelegateBackend) -> CaseResult:
     """Return what a backend makes of one case."""
     with unwarned():
-        status, reason = _judged(case, backend)
+        return _result(case, *_judged(case, backend))
+
+
+def _result(case: Case, status: Status, reason: str) -> CaseResult:
     models = tuple(dict.fromkeys([origin.model for origin in case.origins]))
     return CaseResult(case.operator, case.id, _dtype(case), status, reason, models)
 
@@ -104,7 +107,7 @@ def result_of(case: Case, backend: str | DelegateBackend) -> CaseResult:
 def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
     source = source_of(backend)
     tensors, sizes = case.tensors(), case.sizes()
-    program = case.program
+    program, others = case.program, list[Sequence[Any]]()
     if isinstance(source, BackendSource):
         if not is_functional(program):
             return "unsupported", "it writes to memory, and backends are given what does not"
@@ -117,8 +120,6 @@ def _judged(case: Case, backend: str | DelegateBackend) -> tuple[Status, str]:
         if isinstance(made, Raised):
             refused = isinstance(made.error, CompileError)
             return "unsupported" if refused else "error", error_text(made.error)
-    others: list[Sequence[Any]] = []
-    if isinstance(source, BackendSource):
         laid_out = tuple(map(_laid_out, tensors))
         others = [laid_out] if torch_takes(program, laid_out, sizes) else []
     status, reason = _compared(program, tensors, backend, sizes, others)
@@ -250,11 +251,8 @@ def _in_worker(backend: str, cases: CaseSet, seconds: float) -> Iterator[CaseRes
             if worker.process.poll() is not None:
                 worker, first = _Worker(), True
             more = _IMPORTING if first else 0.0
-            status, reason = worker.ask(
-                {"case": case.to_dict(), "backend": backend}, seconds + more
-            )
+            request = {"case": case.to_dict(), "backend": backend}
+            yield _result(case, *worker.ask(request, seconds + more))
             first = False
-            models = tuple(dict.fromkeys([origin.model for origin in case.origins]))
-            yield CaseResult(case.operator, case.id, _dtype(case), status, reason, models)
     finally:
         worker.end()
