@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from torch_ir.arguments import public
@@ -83,7 +83,8 @@ def function_of(
     It takes what they take from elsewhere, weights among it, and the sizes that no tensor shows.
     """
     body = subgraph(ir, nodes, returned)
-    sizes = _sizes(nodes, body.graph_inputs)
+    used = {symbol for node in nodes for symbol in node.symbols}
+    sizes = map(SymExpr, sorted(used - shown_symbols(body.graph_inputs)))
     given = (*body.input_names, *map(ValueLeaf, sizes))
     signature = Signature.of(given, [meta.name for meta in returned])
     return body.replace(model_name=name, signature=signature, metadata={BACKEND: backend})
@@ -129,7 +130,7 @@ class _Delegator:
         made = {meta.name for node in nodes for meta in node.outputs}
         returned = live_out(self.ir, nodes)
         body = function_of(self.ir, nodes, returned, name, self.partition.backend)
-        sizes = _sizes(nodes, body.graph_inputs)
+        sizes = sizes_of(body)
         self.builder.functions[name] = body
         taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
         outputs = [
@@ -145,9 +146,3 @@ class _Delegator:
         self.builder.keep(call.derived_from(*nodes))
         for meta in outputs:
             self.builder.replace(meta, meta)
-
-
-def _sizes(nodes: Sequence[OpNode], taken: Iterable[TensorMeta]) -> tuple[SymExpr, ...]:
-    """The symbols that the nodes need and that no tensor which they take has as its size."""
-    used = {symbol for node in nodes for symbol in node.symbols}
-    return tuple([SymExpr(symbol) for symbol in sorted(used - shown_symbols(taken))])

@@ -13,7 +13,7 @@ from torch_ir.ir.constants import view_fault
 from torch_ir.ir.diagnostics import Diagnostic, Finding, about, at
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode
-from torch_ir.ir.queries import given_values, signature_of
+from torch_ir.ir.queries import given_values, shown_symbols, signature_of
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta, type_text
 from torch_ir.ir.tree import ValueLeaf, leaves, tensor_names
@@ -297,10 +297,7 @@ def _values_of_symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnosti
         for name, value in node.attrs.items():
             if not is_plain(value):
                 yield from missing(attribute_leaves(value), f"the argument {name!r}", node.name)
-        known |= node.binds.keys()
-        for meta in node.outputs:
-            if not meta.is_static:
-                known |= {dim.text for dim in meta.shape if isinstance(dim, SymExpr)}
+        known |= node.binds.keys() | shown_symbols(node.outputs)
     found = leaves(signature_of(ir).outputs)
     values = [leaf.value for leaf in found if isinstance(leaf, ValueLeaf)]
     yield from missing(values, "the results", "")
