@@ -152,10 +152,9 @@ def _by_nodes(ir: IR, names: Sequence[str]) -> CutPart:
     kept = {ir.node(name).name for name in names}
     nodes = tuple([node for node in ir.nodes if node.name in kept])
     made = {meta.name for node in nodes for meta in node.outputs}
-    inside = {meta.name for node in nodes for meta in node.inputs}
-    outside = {m.name for n in ir.nodes for m in n.outputs} - made
-    order = [m.name for n in ir.nodes for m in n.outputs if m.name in outside & inside]
-    return CutPart(nodes, tuple(order), tuple(live_out(ir, nodes, unread=True)))
+    used = {meta.name for node in nodes for meta in node.inputs} - made
+    taken = tuple([m.name for n in ir.nodes for m in n.outputs if m.name in used])
+    return CutPart(nodes, taken, tuple(live_out(ir, nodes, unread=True)))
 
 
 def _bound(node: OpNode) -> set[str]:
