@@ -21,6 +21,7 @@ from torch_ir.debug.eager import Made, Recorder, run_eager, same_random_numbers
 from torch_ir.debug.tensor_comparison import compare_tensors, digest
 from torch_ir.errors import printable
 from torch_ir.executor import IRExecutor
+from torch_ir.executor.listeners import Listener, Table
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import at
 from torch_ir.tables import Shown
@@ -95,22 +96,6 @@ class _Finder:
                 self.unknown.append(_Unknown(node, position, kind))
 
 
-class _OutputKeeper:
-    """Listener that keeps one output of one node."""
-
-    def __init__(self, wanted: _Unknown):
-        self.wanted = wanted
-        self.kept: torch.Tensor | None = None
-
-    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
-        """Nothing to see before a node runs."""
-
-    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
-        """Keep the wanted output."""
-        if node.name == self.wanted.node.name:
-            self.kept = outputs[self.wanted.position].detach().clone()
-
-
 @dataclass(frozen=True, slots=True)
 class EagerComparison:
     """One model and the executor of its IR, run again and again on the same arguments."""
@@ -136,7 +121,7 @@ class EagerComparison:
             run_eager(self.model, self.executor.ir, self.args, self.kwargs, recorded=True)
         return recorder
 
-    def _run(self, observer: _Finder | _OutputKeeper) -> None:
+    def _run(self, observer: Listener) -> None:
         self.executor.reset()
         args, kwargs = fresh((self.args, dict(self.kwargs)))
         with same_random_numbers():
@@ -160,12 +145,13 @@ class EagerComparison:
         return _difference(finder.unknown[0].node, "eager makes no such value")
 
     def _described(self, item: _Unknown, place: int, operator: str) -> NodeDifference:
-        keeper = _OutputKeeper(item)
-        self._run(keeper)
-        expected = self._eager(place).kept
+        name = item.node.outputs[item.position].name
+        table = Table(frozenset({name}), None, copy=True)
+        self._run(table)
+        expected, got = self._eager(place).kept, table.values.get(name)
         reason = "eager makes another value in its place"
-        if expected is not None and keeper.kept is not None:
-            difference = compare_tensors(expected, keeper.kept).reason
+        if expected is not None and got is not None:
+            difference = compare_tensors(expected, got).reason
             reason = f"{difference} from what eager makes with {operator}"
         return _difference(item.node, reason)
 
