@@ -145,12 +145,11 @@ def torch_inputs(case: Case, seed: int, *, special: bool = False) -> tuple[Any, 
         tensor = Constant.from_numpy(array).torch()
         steps = operand.strides
         if steps is not None and steps != tensor.stride() and tensor.numel():
-            room = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, steps, strict=True))
             if math.prod(n for n, s in zip(tensor.shape, steps, strict=True) if s == 0) > 1:
                 tensor = tensor.as_strided(tensor.shape, steps)  # expanded: one value for many
             else:
-                whole = torch.empty(room, dtype=tensor.dtype)
-                tensor = whole.as_strided(tensor.shape, steps).copy_(tensor)
+                memory = torch.empty_strided(tensor.shape, steps, dtype=tensor.dtype)
+                tensor = memory.copy_(tensor)
         found.append(tensor)
     return tuple(found)
 
