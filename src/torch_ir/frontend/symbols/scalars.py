@@ -15,7 +15,7 @@ from torch.utils._sympy import functions as sympy_functions
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.symbols.symbol_names import creation_order
 from torch_ir.ir import SymExpr
-from torch_ir.ir.expressions.language import TRACED
+from torch_ir.ir.expressions.language import ARITHMETIC, COMPARISONS, TRACED
 
 _INFIX: dict[type[Any], str] = {
     sympy.Add: " + ",
@@ -112,22 +112,10 @@ _CHOICE = "({2}) + (({1}) - ({2})) * int({0})"
 """Of two integers, the first if a condition holds."""
 
 _OPERATORS: dict[Callable[..., Any], str] = {
-    operator.add: "({}) + ({})",
-    operator.sub: "({}) - ({})",
-    operator.mul: "({}) * ({})",
-    operator.truediv: "({}) / ({})",
-    operator.floordiv: "({}) // ({})",
-    operator.mod: "({}) % ({})",
-    operator.pow: "({}) ** ({})",
+    **{f: f"({{}}) {sign} ({{}})" for sign, f in (ARITHMETIC | COMPARISONS).items()},
     operator.neg: "-({})",
     operator.pos: "({})",
     operator.abs: "abs({})",
-    operator.eq: "({}) == ({})",
-    operator.ne: "({}) != ({})",
-    operator.lt: "({}) < ({})",
-    operator.le: "({}) <= ({})",
-    operator.gt: "({}) > ({})",
-    operator.ge: "({}) >= ({})",
     operator.and_: "({}) and ({})",
     operator.or_: "({}) or ({})",
     torch.sym_ite: _CHOICE,

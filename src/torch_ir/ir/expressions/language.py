@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.ir.expressions.polynomials import MAX_LENGTH
+from torch_ir.ir.expressions.polynomials import MAX_LENGTH, require_length
 
 MAX_NODES = 2000
 """Nodes in the tree of one expression."""
@@ -163,10 +163,7 @@ def steps(text: str, max_length: int) -> tuple[FoldStep, ...]:
     Raises:
         InvalidIRError: The text is not Python syntax, or too long, too large or too deep.
     """
-    if len(text) > max_length:
-        raise InvalidIRError(
-            f"an expression of {len(text)} characters is too long (at most {max_length})"
-        )
+    require_length(text, max_length)
     try:
         root = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):

@@ -58,11 +58,11 @@ def require_bits(bits: int) -> None:
         raise InvalidIRError(f"an integer of {bits} bits is too large in an expression")
 
 
-def require_length(text: str) -> None:
+def require_length(text: str, most: int = MAX_LENGTH) -> None:
     """Raise InvalidIRError if a text is too long."""
-    if len(text) > MAX_LENGTH:
+    if len(text) > most:
         raise InvalidIRError(
-            f"an expression of {len(text)} characters is too long (at most {MAX_LENGTH})"
+            f"an expression of {len(text)} characters is too long (at most {most})"
         )
 
 
