@@ -1,6 +1,7 @@
 """The rule that bounds each overload, its docstring being the reason.
 
-Every denotation of this package is named here, by its exact overload, and nothing else is.
+Every denotation of this package is named here, by its exact overload, and nothing else is; those
+of polynomials are named with their recurrences.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch_ir.semantics.bounds import (
 from torch_ir.semantics.bounds.algebra import factorizations, linear_equations
 from torch_ir.semantics.bounds.call import Rule
 from torch_ir.semantics.bounds.training import attention, learned_codes, samples
+from torch_ir.semantics.operators.polynomials import POLYNOMIALS
 
 _ATEN: dict[Rule, str] = {
     elementwise.exact: """
@@ -218,32 +220,6 @@ _ATEN: dict[Rule, str] = {
     special.incomplete_gamma: "igamma.default igammac.default",
     samples.gamma_gradient: "_standard_gamma_grad.default",
     samples.beta_gradient: "_dirichlet_grad.default",
-    special.polynomial: """
-        special_chebyshev_polynomial_t.default special_chebyshev_polynomial_t.n_scalar
-        special_chebyshev_polynomial_t.x_scalar special_chebyshev_polynomial_u.default
-        special_chebyshev_polynomial_u.n_scalar special_chebyshev_polynomial_u.x_scalar
-        special_chebyshev_polynomial_v.default special_chebyshev_polynomial_v.n_scalar
-        special_chebyshev_polynomial_v.x_scalar special_chebyshev_polynomial_w.default
-        special_chebyshev_polynomial_w.n_scalar special_chebyshev_polynomial_w.x_scalar
-        special_hermite_polynomial_h.default special_hermite_polynomial_h.n_scalar
-        special_hermite_polynomial_h.x_scalar special_hermite_polynomial_he.default
-        special_hermite_polynomial_he.n_scalar special_hermite_polynomial_he.x_scalar
-        special_laguerre_polynomial_l.default special_laguerre_polynomial_l.n_scalar
-        special_laguerre_polynomial_l.x_scalar special_legendre_polynomial_p.default
-        special_legendre_polynomial_p.n_scalar special_legendre_polynomial_p.x_scalar
-        special_shifted_chebyshev_polynomial_t.default
-        special_shifted_chebyshev_polynomial_t.n_scalar
-        special_shifted_chebyshev_polynomial_t.x_scalar
-        special_shifted_chebyshev_polynomial_u.default
-        special_shifted_chebyshev_polynomial_u.n_scalar
-        special_shifted_chebyshev_polynomial_u.x_scalar
-        special_shifted_chebyshev_polynomial_v.default
-        special_shifted_chebyshev_polynomial_v.n_scalar
-        special_shifted_chebyshev_polynomial_v.x_scalar
-        special_shifted_chebyshev_polynomial_w.default
-        special_shifted_chebyshev_polynomial_w.n_scalar
-        special_shifted_chebyshev_polynomial_w.x_scalar
-    """,
     special.window: """
         bartlett_window.default bartlett_window.periodic blackman_window.default
         blackman_window.periodic hamming_window.default hamming_window.periodic
@@ -477,5 +453,6 @@ _OTHERS: dict[Rule, str] = {
 RULES: dict[str, Rule] = {
     **{f"aten.{name}": rule for rule, names in _ATEN.items() for name in names.split()},
     **{name: rule for rule, names in _OTHERS.items() for name in names.split()},
+    **{name: special.polynomial for names in POLYNOMIALS.values() for name in names},
 }
 """The rule of each overload."""

@@ -56,6 +56,12 @@ RECURRENCES: Mapping[str, tuple[Callable[[Array], Array], Step, str]] = {
     "legendre_polynomial_p": (lambda x: x, _legendre, "Legendre's"),
 }
 """The polynomial of degree 1, the recurrence, and whose polynomials they are."""
+POLYNOMIALS: Mapping[str, tuple[str, ...]] = {
+    name: tuple([f"aten.special_{name}.{kind}" for kind in ("default", "x_scalar", "n_scalar")])
+    for known in RECURRENCES
+    for name in ((known, f"shifted_{known}") if known.startswith("chebyshev") else (known,))
+}
+"""The overloads of each kind of polynomial."""
 
 
 def by_recurrence(first: Callable[[Array], Array], step: Step, x: Array, degrees: Array) -> Array:
@@ -96,11 +102,8 @@ def _declare(name: str, first: Callable[[Array], Array], step: Step, text: str) 
 
     where = "at ``2x − 1``" if is_shifted else "at ``x``"
     meaning = f"The polynomial of degree n of {text}, {where}."
-    overloads = ("default", "x_scalar", "n_scalar")
-    declare(denoted, meaning, *[f"aten.special_{name}.{overload}" for overload in overloads])
+    declare(denoted, meaning, *POLYNOMIALS[name])
 
 
-for _name, (_first, _step, _text) in RECURRENCES.items():
-    _declare(_name, _first, _step, _text)
-    if _name.startswith("chebyshev"):
-        _declare(f"shifted_{_name}", _first, _step, _text)
+for _name in POLYNOMIALS:
+    _declare(_name, *RECURRENCES[_name.removeprefix("shifted_")])
