@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
-from torch_ir.ops.flops import GATES, Shape
+from torch_ir.ops.flops import FACTORS, GATES, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _each(function: Shaped, names: str) -> Mapping[str, Shaped]:
 
 
 _SHAPED: Mapping[str, Shaped] = {
-    **_each(_product, "mm addmm bmm baddbmm linear matmul mv addmv dot vdot einsum"),
+    **_each(_product, " ".join((*FACTORS, "vdot einsum"))),
     **_each(_convolution, "convolution conv1d conv2d conv3d"),
     **_each(_convolution, "conv_transpose1d conv_transpose2d conv_transpose3d"),
     **_each(
