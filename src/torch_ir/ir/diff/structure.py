@@ -11,7 +11,7 @@ from torch_ir.errors import counted, printable_lines
 from torch_ir.frozen import identical
 from torch_ir.ir.diff.alignment import Keys, align
 from torch_ir.ir.diff.stat import KINDS, DiffStat, stat_of
-from torch_ir.ir.graph import IR, SymbolRange
+from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode, module_of
 from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tensor import Constant, TensorMeta
@@ -295,17 +295,14 @@ def _levels(a: Sequence[OpNode], b: Sequence[OpNode]) -> list[tuple[Keys, Keys]]
     def types(node: OpNode) -> tuple[Any, ...]:
         return tuple([(meta.dtype, meta.shape) for meta in node.outputs])
 
-    def module(node: OpNode) -> str:
-        return module_of(node)
-
     def call(node: OpNode) -> tuple[Any, ...]:
         attrs = ",".join(f"{name}={spell_value(node.attrs[name])}" for name in sorted(node.attrs))
         return (node.op_type, attrs, types(node))
 
     notions: list[Callable[[OpNode], Any]] = [
-        lambda node: (*call(node), module(node)),
+        lambda node: (*call(node), module_of(node)),
         call,
-        lambda node: (node.op_type, module(node)),
+        lambda node: (node.op_type, module_of(node)),
         lambda node: node.op_type,
         types,
     ]
@@ -442,7 +439,7 @@ def _declarations(a: IR, b: IR, pairing: _Pairing) -> Iterator[Change]:
         return types
 
     yield from _entries("dialect", "", {"": a.dialect}, {"": b.dialect}, quote, "{1}")
-    yield from _entries("symbol", "", a.symbols, b.symbols, _range_text, "{0}: {1}")
+    yield from _entries("symbol", "", a.symbols, b.symbols, str, "{0}: {1}")
     yield from _entries("weight", "@", weights(a), weights(b), ", ".join, "{0}: {1}")
     yield from _entries("constant", "@", a.constants, b.constants, _constant_text, "{0}: {1}")
     yield from _entries("alias", "@", a.weight_aliases, b.weight_aliases, _key_text, "{0} = {1}")
@@ -476,11 +473,6 @@ def _entries(
             for side in (a, b)
         ]
         yield Change(what, name, old, new)
-
-
-def _range_text(limits: SymbolRange) -> str:
-    lower, upper = ("" if end is None else end for end in (limits.lower, limits.upper))
-    return f"{lower}..{upper}"
 
 
 def _constant_text(constant: Constant) -> str:
