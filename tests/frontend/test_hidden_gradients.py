@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.autograd.graph import get_gradient_edge
 
 import torch_ir
@@ -116,6 +117,61 @@ def constant_slope(x):
 def slope(x):
     (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
     return x * slope
+
+
+def chosen(y, then=torch.sin):
+    return torch.cond(y.sum() > 0, then, torch.cos, (y,))
+
+
+def around_a_choice(y):
+    with torch.no_grad():
+        z = chosen(y)
+    return y + z.sin()
+
+
+def around_a_scan(y):
+    with torch.no_grad():
+        last, _ = scan(lambda carried, row: (carried + row, carried.clone()), torch.zeros(3), y)
+    return y * last
+
+
+def inside_autocast(y):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad():
+            z = y @ y.t()
+        return z * y.sum()
+
+
+def on_again_in_a_choice(y):
+    def on(y):
+        with torch.enable_grad():
+            z = y.sin()
+        return z * y
+
+    with torch.no_grad():
+        z = chosen(y, on)
+    return y + z
+
+
+def inside_autocast_around_a_choice_in_a_choice(y):
+    def off(y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            with torch.no_grad():
+                z = chosen(y)
+            return y.exp() * z
+
+    return chosen(y.abs(), off)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(around_a_choice, around_a_scan, inside_autocast, on_again_in_a_choice),
+        inside_autocast_around_a_choice_in_a_choice,
+    ],
+)
+def test_no_gradient_passes_what_is_made_without_wherever_it_is_made(function):
+    agree(function)
 
 
 @pytest.mark.parametrize("function", [constant_slope, slope])

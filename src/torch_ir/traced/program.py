@@ -10,7 +10,6 @@ from itertools import starmap
 from typing import Any
 
 import torch
-from torch._export.passes.replace_set_grad_with_hop_pass import replace_set_grad_with_hop_pass
 from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
@@ -38,6 +37,7 @@ from torch_ir.ir.tree import leaves
 from torch_ir.ir.values import DType
 from torch_ir.ops.schema import lookup
 from torch_ir.torch_api import FakeTensor, pytree, range_ends
+from torch_ir.torch_mends import gradient_scopes
 from torch_ir.traced.call_key import value_token
 from torch_ir.traced.capture import Leaf, Trace, constants_of
 
@@ -101,39 +101,13 @@ def program_of(
 
 
 def _with_regions(module: GraphModule, needs_grad: bool) -> GraphModule:
-    """The graph in which switches of the grad mode are calls of a body, or gone if none is on.
-
-    Bodies are resolved first, and are not seen by torch, which would drop the bodies in them.
-    """
-    held = _with_bodies_held(module, needs_grad)
-    switches = [n for n in held.graph.nodes if n.target is _SET_GRAD]
-    if switches and needs_grad:
-        return _with_bodies(replace_set_grad_with_hop_pass(held, None)[0])
-    for node in switches:
-        held.graph.erase_node(node)
-    return _with_bodies(held)
-
-
-class _Held(torch.nn.Module):
-    """Stands for a body of control flow while torch moves its caller."""
-
-    def __init__(self, body: GraphModule):
-        super().__init__()
-        self.body = (body,)  # which hides it from torch
-
-
-def _with_bodies_held(module: GraphModule, needs_grad: bool) -> GraphModule:
-    for name, body in list(module.named_children()):
-        if isinstance(body, GraphModule):
-            setattr(module, name, _Held(_with_regions(body, needs_grad)))
-    return module
-
-
-def _with_bodies(module: GraphModule) -> GraphModule:
-    for inner in list(module.modules()):
-        for name, held in list(inner.named_children()):
-            if isinstance(held, _Held):
-                setattr(inner, name, held.body[0])
+    """The graph in which switches of the grad mode are calls of a body, or gone if none is on."""
+    if needs_grad:
+        return gradient_scopes(module)[0]
+    for part in module.modules():
+        if isinstance(part, GraphModule):
+            for node in part.graph.find_nodes(op="call_function", target=_SET_GRAD):
+                part.graph.erase_node(node)
     return module
 
 
