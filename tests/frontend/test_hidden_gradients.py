@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch.autograd.graph import get_gradient_edge
+from torch.utils.checkpoint import checkpoint
 
 import torch_ir
 from frontend.doubled import Doubled
@@ -117,6 +120,15 @@ def constant_slope(x):
 def slope(x):
     (slope,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
     return x * slope
+
+
+def checkpoint_in_a_checkpoint(y):
+    inner = partial(checkpoint, torch.sin, use_reentrant=False)
+    return checkpoint(lambda y: y.exp() + inner(y * 2), y, use_reentrant=False)
+
+
+def test_checkpoints_in_checkpoints_pass_gradients():
+    agree(checkpoint_in_a_checkpoint)
 
 
 def chosen(y, then=torch.sin):

@@ -219,9 +219,22 @@ class _Inference:
 
 def _enter_saving(self: Any) -> Any:
     keeps_values = type(self) is not saved_tensors_hooks and type(self).__module__[:6] == "torch."
-    if (found := _watched()) is not None and not keeps_values:
-        found.lost.setdefault("torch.autograd.graph.saved_tensors_hooks")
+    if (found := _watched()) is not None:
+        if keeps_values:
+            self.pack_hook = _untold(self.pack_hook)
+        else:
+            found.lost.setdefault("torch.autograd.graph.saved_tensors_hooks")
     return _torch[saved_tensors_hooks, "__enter__"](self)
+
+
+def _untold(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A hook whose switches of gradients no trace is told of: autograd calls it with them off."""
+
+    def pack(value: Any) -> Any:
+        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+            return hook(value)
+
+    return pack
 
 
 def _apply_in_c(cls: Any, *args: Any, **kwargs: Any) -> Any:
