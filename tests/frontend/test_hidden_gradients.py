@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import torch_ir
 from frontend.doubled import Doubled
 from torch_ir.errors import CompileError, ConversionError, TraceError
+from torch_ir.passes import inline_functions, remove_no_ops
 
 X = torch.tensor([[0.2, -1.4, 3.0]])
 
@@ -256,3 +257,58 @@ def test_a_tensor_whose_data_is_set_is_refused():
         torch_ir.extract_ir(Net(function), (X,))
     assert "the model sets .data of a tensor, which torch.export drops (at " in str(caught.value)
     assert str(caught.value).endswith("Use copy_ under torch.no_grad(), or another variable.")
+
+
+def detached(y):
+    return y.detach() * y
+
+
+def detached_in_a_choice(y):
+    return chosen(y.abs(), lambda y: y.detach() * y)
+
+
+def compared_without(y):
+    with torch.no_grad():
+        z = y.sin()
+    return y * (z > 0) * (y.detach() > 0)
+
+
+def without_gradients(y):
+    with torch.no_grad():
+        z = torch.vmap(torch.sin)(y)
+    return y + z
+
+
+PASSES = {
+    "none": lambda ir: ir,
+    "functionalize": torch_ir.functionalize,
+    "decompose": torch_ir.decompose,
+    "to_edge": lambda ir: torch_ir.to_edge(ir).ir(),
+    "inline_functions": inline_functions,
+    "remove_no_ops": remove_no_ops,
+}
+
+
+@pytest.mark.parametrize("lower", PASSES.values(), ids=PASSES)
+@pytest.mark.parametrize(
+    "function",
+    [detached, detached_in_a_choice, around_a_choice, compared_without, without_gradients],
+)
+def test_gradients_of_lowered_programs_are_those_of_eager_or_refused(function, lower):
+    model = Net(function)
+    weights = dict(model.named_parameters())
+    ir = lower(torch_ir.extract_ir(model, (X,)))
+    lost = ir.metadata.get("custom_gradients", ())
+    assert {*lost} <= {"torch.no_grad", "torch.Tensor.detach"}
+    if lost:
+        assert function is not compared_without
+        with pytest.raises(
+            CompileError, match="gradients end where the model calls torch"
+        ) as error:
+            torch_ir.compile(ir, weights, grad=True)(X)
+        assert error.value.findings[0].code == "custom-gradient"
+    else:
+        run = torch_ir.compile(ir, weights, grad=True)
+        found, wanted = (gradients(f, [*weights.values()]) for f in (run, model))
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b)

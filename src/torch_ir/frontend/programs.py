@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 import torch
+from torch._higher_order_ops.wrap import wrap_with_set_grad_enabled
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind, TensorArgument
 from torch.fx import GraphModule
@@ -13,6 +14,7 @@ from torch.fx import Node as FxNode
 
 from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line, raised_as
 from torch_ir.frontend.autocast.kernel_types import types_under_autocast
+from torch_ir.frontend.gradients.autograd_function import autograd_function
 from torch_ir.frontend.graphs import Context, GraphTranslator
 from torch_ir.frontend.lifted_constants import overlap, with_constants
 from torch_ir.frontend.meta import is_of_transform
@@ -30,10 +32,11 @@ from torch_ir.ir import (
     TensorMeta,
     ValueLeaf,
 )
+from torch_ir.ir.analysis.gradient_stops import DETACH, NO_GRAD, with_lost_gradients
 from torch_ir.ir.builder import mutations_in_place
 from torch_ir.ir.functions import merged_functions
 from torch_ir.ir.queries import INPUT_LAYOUTS, LAYOUTS
-from torch_ir.torch_api import guards_of, range_ends, storage_of
+from torch_ir.torch_api import guards_of, pytree, range_ends, storage_of
 
 Place: TypeAlias = Callable[[IR, Mapping[str, torch.Tensor]], tuple[IR, dict[str, torch.Tensor]]]
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}
@@ -73,10 +76,12 @@ def convert_exported_program(
         raise ConversionError(
             f"an exported program is converted, got {kind}", remedy="Use extract_ir for a module."
         )
+    lost = list[str]()
     if _calls_functorch(exported):
+        lost += _own_gradients(exported)
         exported = _decomposed(exported)
     with types_under_autocast(exported.graph_module):
-        return _Program(exported).translate(model_name, place)
+        return with_lost_gradients(_Program(exported).translate(model_name, place), lost)
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
@@ -98,6 +103,29 @@ def _decomposed(exported: ExportedProgram) -> ExportedProgram:
         )
     ):
         return exported.run_decompositions({})
+
+
+def _own_gradients(exported: ExportedProgram) -> Iterator[str]:
+    """Name what is reached by gradients and has others than its operators, as torch writes it."""
+    signature = exported.graph_signature
+    reached = {*signature.inputs_to_parameters, *signature.user_inputs}
+    for node in exported.graph.nodes:
+        given = [argument for argument in node.all_input_nodes if argument.name in reached]
+        if not any(map(_has_fractions, given)):
+            continue
+        reached.add(node.name)
+        if node.target is wrap_with_set_grad_enabled and not node.args[0]:
+            yield NO_GRAD
+        elif node.target is torch.ops.aten.detach.default:
+            yield DETACH
+        elif node.target is autograd_function:
+            yield from [n.target for n in node.all_input_nodes if n.op == "get_attr"][:1]
+
+
+def _has_fractions(node: FxNode) -> bool:
+    values = pytree.tree_leaves(node.meta.get("val"))
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return not tensors or any(t.is_floating_point() or t.is_complex() for t in tensors)
 
 
 def _calls_functorch(exported: ExportedProgram) -> bool:

@@ -264,10 +264,10 @@ def listed_gradients(ir: IR) -> tuple[str, ...]:
     return tuple(map(str, names if isinstance(names, tuple) else (names,)))
 
 
-def custom_gradients(ir: IR) -> str:
-    """Return, as one text, the names of the autograd functions whose gradients were not traced."""
-    found = [name for _, graph in graphs(ir) for name in listed_gradients(graph)]
-    return printable(", ".join(dict.fromkeys(found)))
+def custom_gradients(ir: IR) -> tuple[str, ...]:
+    """Return the names of the autograd functions whose gradients were not traced."""
+    found = [printable(name) for _, graph in graphs(ir) for name in listed_gradients(graph)]
+    return tuple(dict.fromkeys(found))
 
 
 def kept_values(ir: IR) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from torch_ir.arguments import public
 from torch_ir.ir import IR, Device, DType, MemoryFormat, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
+from torch_ir.ir.analysis.gradient_stops import with_lost_stops
 from torch_ir.ir.builder import Builder
 from torch_ir.ir.queries import has_complex, op_types
 from torch_ir.ops.aliases import RESOLVE
@@ -57,7 +58,7 @@ def remove_no_ops(ir: IR, op_types: frozenset[str] | None = None) -> IR:
           return %y
         }
     """
-    return _without_no_ops(ir, op_types, _may_be_lazy(ir))
+    return with_lost_stops(ir, _without_no_ops(ir, op_types, _may_be_lazy(ir)))
 
 
 def _without_no_ops(ir: IR, op_types: frozenset[str] | None, is_lazy: bool) -> IR:

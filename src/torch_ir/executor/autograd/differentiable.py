@@ -17,6 +17,7 @@ from torch_ir.infer.meta import MetaResult
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import written_tensors
+from torch_ir.ir.analysis.gradient_stops import STOPS
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error
 from torch_ir.ir.queries import custom_gradients, given_values
 from torch_ir.torch_api import HigherOrderOperator
@@ -94,17 +95,23 @@ class _GraphSearch:
             raise compile_error(self.findings, self.first)
 
     def refuse_custom_gradients(self, ir: IR) -> None:
-        if names := custom_gradients(ir):
-            self.found(
-                DiagnosticError(
-                    "custom-gradient",
-                    f"the model applies {names}: torch.export keeps the operators of its forward, "
-                    "whose gradient may be another than that of its backward",
-                    remedy="Make it an operator, with torch.library.custom_op and "
-                    "register_autograd, or extract a model without it.",
-                ),
-                None,
+        lost = custom_gradients(ir)
+        if names := ", ".join([name for name in lost if name not in STOPS]):
+            self._lost(
+                f"the model applies {names}: torch.export keeps the operators of its forward, "
+                "whose gradient may be another than that of its backward",
+                "Make it an operator, with torch.library.custom_op and register_autograd, or "
+                "extract a model without it.",
             )
+        if names := ", ".join([name for name in lost if name in STOPS]):
+            self._lost(
+                f"gradients end where the model calls {names}, and this program does not call it: "
+                "it was lowered since, or torch wrote it out",
+                "Take the gradients of the program as it was extracted, of a model without vmap.",
+            )
+
+    def _lost(self, said: str, remedy: str) -> None:
+        self.found(DiagnosticError("custom-gradient", said, remedy=remedy), None)
 
     def refuse_written_inputs(self, ir: IR, wanted: frozenset[str]) -> None:
         inputs, external = set(ir.input_names), ir.external_values()

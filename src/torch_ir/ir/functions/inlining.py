@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import cast
 
 from torch_ir.errors import InvalidIRError
+from torch_ir.ir.analysis.gradient_stops import gradient_stops, with_lost_gradients
 from torch_ir.ir.builder import Builder, Names, renamed, with_attributes, with_inputs
 from torch_ir.ir.check.function_calls import call_symbols, put_into
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import Location, OpNode
-from torch_ir.ir.queries import CUSTOM_GRADIENTS, listed_gradients, result_names
+from torch_ir.ir.queries import result_names
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.values import Attribute, FunctionRef
@@ -38,7 +39,7 @@ def inline_scopes(
     """Replace the calls of such scopes by their bodies; in functions too.
 
     Whether gradients are recorded changes no value. The same object if there is no such scope.
-    Metadata name the functions whose own gradients are lost.
+    Metadata name the functions whose own gradients are lost, and regions that passed none.
 
     Args:
         ir: The program.
@@ -47,20 +48,18 @@ def inline_scopes(
     """
     builder = Builder(ir)
     builder.map_functions(lambda body: inline_scopes(body, op_types, named_by_call=named_by_call))
-    lost: dict[str, None] = {}
+    stops, lost = gradient_stops(ir), list[str]()
     for node in ir.nodes:
         if node.op_type in op_types:
             call = builder.mapped(node)
             _write_out(builder, call, f"{call.name}." if named_by_call else "")
             if node.op_type == _OWN_GRADIENT:
-                lost[_called(node)] = None
+                lost.append(_called(node))
+            elif node.name in stops:
+                lost.append(stops[node.name])
         else:
             builder.keep(node)
-    made = builder.finish()
-    if not lost:
-        return made
-    names = [*dict.fromkeys([*listed_gradients(ir), *lost])]
-    return made.replace(metadata={**made.metadata, CUSTOM_GRADIENTS: names})
+    return with_lost_gradients(builder.finish(), lost)
 
 
 def _write_out(builder: Builder, call: OpNode, prefix: str) -> None:

@@ -13,6 +13,7 @@ from torch_ir.infer.engine import outside_of_modes
 from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
+from torch_ir.ir.analysis.gradient_stops import with_lost_stops
 from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
@@ -208,7 +209,7 @@ def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
         f"{counted(len(found), 'node')} cannot be decomposed into {target}",
         remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
     )
-    result = with_fresh_results(functional, result)
+    result = with_lost_stops(functional, with_fresh_results(functional, result))
     known = set(result.guards)
     new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
     return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))

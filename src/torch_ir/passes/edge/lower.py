@@ -16,6 +16,7 @@ from torch_ir.dialects.edge.edge_rules import kind_of_number
 from torch_ir.dialects.rules import DIM_ORDER_SCHEMAS
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Constant, DType, MemoryFormat, OpNode, SymExpr, TensorMeta
+from torch_ir.ir.analysis.gradient_stops import with_lost_stops
 from torch_ir.ir.builder import Builder, split_arguments
 from torch_ir.ir.queries import constant_of, externals_of, kept_values
 from torch_ir.ops.effects import TYPE_CHECKS
@@ -62,7 +63,8 @@ def lower(ir: IR, *, is_body: bool = False) -> IR:
         for _, _, node in ir.walk()
         for value in node.attrs.values()
     )
-    return _without_unused(_Lowering(ir, not has_formats, is_body).run())
+    lowered = _without_unused(_Lowering(ir, not has_formats, is_body).run())
+    return with_lost_stops(ir, lowered)
 
 
 def _without_unused(ir: IR) -> IR:
