@@ -456,3 +456,25 @@ def test_complex_numbers_that_are_not_finite_are_replaced_in_both_parts():
     assert "aten.nan_to_num.default" not in [node.op_type for node in lowered.nodes]
     (made,), (wanted,) = (torch_ir.execute_ir(p, (x,), weights={}) for p in (lowered, ir))
     assert torch.equal(made, wanted)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x.view(torch.int32) & 0x7FFFFFFF).view(torch.float32),
+        lambda x: x.view(torch.float64).view(torch.int16)[1:].sum(),
+        lambda x: x.t().view(torch.int32) ^ 1,
+        lambda x: x.abs().to(torch.uint16).view(torch.uint8),
+    ],
+)
+def test_elements_that_are_read_in_another_type_are_copied(function):
+    class Read(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = torch.arange(-4.0, 8.0).view(2, 6)
+    ir = extract_ir(Read(), (x,))
+    lowered = decompose(ir)
+    assert "aten.view_copy.dtype" in operators(lowered)
+    assert same(IRExecutor(lowered)(x), function(x))
+    assert validate(lowered, {}, (x,)).verdict == "agree"

@@ -359,6 +359,7 @@ OURS: dict[str, Decomposition] = {
     "aten._neg_view.default": _same_as("aten.neg.default"),
     "aten.view_as_real.default": _same_as("aten.view_as_real_copy.default"),
     "aten.view_as_complex.default": _same_as("aten.view_as_complex_copy.default"),
+    "aten.view.dtype": _same_as("aten.view_copy.dtype"),
     "prims.copy_strided.default": _without_strides,
     **{op_type: layer_by_layer(op_type) for op_type in NETWORKS},
 }
