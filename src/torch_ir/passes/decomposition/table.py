@@ -117,6 +117,8 @@ def _attention(
     result = _by_torch(_FLASH, query, key, value, dropout, is_causal, **options)[0]
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     factor = query.shape[-1] ** -0.5 if scale is None else scale
+    if key.shape[-3] != query.shape[-3]:  # a head of keys serves several of queries
+        key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     scores = query.to(wide) @ key.to(wide).transpose(-2, -1) * factor
     if is_causal:
         is_seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
