@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 from torch.backends import cuda, cudnn, mha, mkldnn
 
 
@@ -58,6 +59,29 @@ def full_precision() -> Generator[None]:
             _set_older_switches(*older)
         for switch, precision in zip(switches, before, strict=True):
             switch.fp32_precision = precision
+
+
+def has_fused_attention(model: nn.Module) -> bool:
+    """Return whether a model may take torch's fused path of attention in inference."""
+    layers = nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerEncoder
+    return mha.get_fastpath_enabled() and any(isinstance(m, layers) for m in model.modules())
+
+
+@contextmanager
+def unfused_attention() -> Generator[None]:
+    """Let modules of attention call their operators inside, and not one fused operator.
+
+    Example:
+        >>> with unfused_attention():
+        ...     has_fused_attention(nn.MultiheadAttention(2, 1))
+        False
+    """
+    before = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        mha.set_fastpath_enabled(before)
 
 
 def flushes_subnormals() -> bool:

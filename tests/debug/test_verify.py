@@ -198,6 +198,21 @@ def test_the_fused_path_of_attention_is_not_compared_with():
     )
 
 
+@pytest.mark.parametrize("causal", [False, None])
+def test_programs_have_the_fused_path_of_attention_where_torch_traces_nothing_else(causal):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+    model.eval().requires_grad_(False)
+    inputs, mask = (torch.randn(2, 3, 8),), {"mask": torch.ones(3, 3).triu(1).bool()}
+    options = {**mask, "is_causal": causal}
+    ir = torch_ir.extract_ir(model, inputs, kwargs=options)
+    is_fused = "aten._transformer_encoder_layer_fwd.default" in {node.op_type for node in ir.nodes}
+    assert is_fused == (causal is None)  # whether the mask is causal depends on its values
+    report = verify(ir, model, inputs, kwargs=options, every_node=True)
+    assert report.verdict == "agree"
+    assert bool(report.disabled) != is_fused
+
+
 def test_nodes_whose_values_eager_does_without_are_not_compared():
     nodes = NodeComparison(5, ("b", "c"), None)
     report = VerificationReport(True, num_outputs=1, nodes=nodes)

@@ -16,6 +16,8 @@ from torch_ir.debug.reference.write_order import WritesReordered
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
+from torch_ir.ir.queries import op_types
+from torch_ir.kernel_switches import has_fused_attention, unfused_attention
 from torch_ir.semantics.operators.indexing import WriteOrder
 from torch_ir.torch_api import fresh, pytree
 
@@ -24,14 +26,14 @@ SEED = 0
 
 
 FAST_PATH = "nn.MultiheadAttention's fast path"
-"""What eager is compared without: torch.export never traces it, and it rounds differently."""
+"""What eager is compared without where the program does not call it: it rounds differently."""
+
+_FUSED = "aten._transformer_encoder_layer_fwd.default"
 
 
-def has_fast_path(model: nn.Module) -> bool:
-    """Return whether eager may take the fused inference path of attention in a model."""
-    layers = nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerEncoder
-    is_on = torch.backends.mha.get_fastpath_enabled()
-    return is_on and any(isinstance(module, layers) for module in model.modules())
+def runs_unfused(model: nn.Module, ir: IR) -> bool:
+    """Return whether eager may take a fused path of attention that a program of it does not."""
+    return has_fused_attention(model) and _FUSED not in op_types(ir)
 
 
 def run_eager(
@@ -49,10 +51,10 @@ def run_eager(
     Its mode, its buffers and the random state stay as they were. The model runs in the mode in
     which the IR was extracted, without gradients, with its parameters detached: some kernels
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
-    ``nn.MultiheadAttention`` is off, as when the program was exported, unless ``fast_path`` leaves
-    it as the user has it. Where it is ``recorded``, a mode sees each operator, under which torch
-    itself runs less: it loses the structure of what a loop carries, for one. Of several values
-    that are put at one place, an ``order`` of writes says which stays.
+    ``nn.MultiheadAttention`` is off where it was when the program was exported, unless
+    ``fast_path`` leaves it as the user has it. Where it is ``recorded``, a mode sees operators,
+    under which torch itself runs less: it loses the structure of what a loop carries, for one. Of
+    several values that are put at one place, an ``order`` of writes says which stays.
 
     Raises:
         ExecutionError: The model fails; its error is the cause.
@@ -66,7 +68,7 @@ def run_eager(
     run_args, run_kwargs = fresh((args, dict(kwargs)))
     with (
         same_random_numbers(),
-        nullcontext() if fast_path else _unfused_attention(),
+        nullcontext() if fast_path or not runs_unfused(model, ir) else unfused_attention(),
         _mode(model, ir.metadata.get("training") is True),
         _own_attributes(model),
         nullcontext() if order is None else WritesReordered(order),
@@ -88,16 +90,6 @@ def same_random_numbers() -> Generator[None]:
     with torch.random.fork_rng():
         generator.manual_seed(SEED)
         yield
-
-
-@contextmanager
-def _unfused_attention() -> Generator[None]:
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
 
 
 @contextmanager

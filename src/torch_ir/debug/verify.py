@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from torch_ir.arguments import public
-from torch_ir.debug.eager import FAST_PATH, has_fast_path, run_eager, same_random_numbers
+from torch_ir.debug.eager import FAST_PATH, run_eager, runs_unfused, same_random_numbers
 from torch_ir.debug.judging.backends import Judged, judged_executor
 from torch_ir.debug.node_comparison import EagerComparison, NodeComparison, NodeDifference
 from torch_ir.debug.reference.denotation import PUT_TWICE
@@ -168,7 +168,7 @@ def verify(
     report = _report(compare_results(_as_results(ir, expected), got, rtol=rtol, atol=atol))
     if not report.is_valid and _is_unordered(eager, ir, expected, got, rtol, atol):
         report = replace(report, undecided=PUT_TWICE)
-    if has_fast_path(model):
+    if runs_unfused(model, ir):
         report = _with_fast_path(report, _as_results(ir, eager(fast_path=True)), got)
     if not every_node:
         return report

@@ -6,7 +6,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from itertools import product
 from pathlib import Path
@@ -41,6 +41,7 @@ from torch_ir.ir import IR
 from torch_ir.ir.diagnostics import picture_of
 from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.ir.process_groups import groups_of, with_group_names
+from torch_ir.kernel_switches import has_fused_attention, unfused_attention
 from torch_ir.ops.extensions import OWN_NAMESPACES, import_hint
 from torch_ir.quiet import silent_log
 from torch_ir.torch_api import lacking_namespace, pytree
@@ -369,8 +370,10 @@ def _traced(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
     first: Exception | None = None
-    for trace, as_cpu in product((_trace, _trace_bytecode), (True, False)):
-        exported = attempt(_traced_as, as_cpu, trace, model, args, kwargs, dynamic_shapes)
+    paths = (unfused_attention, nullcontext) if has_fused_attention(model) else (nullcontext,)
+    for path, trace, as_cpu in product(paths, (_trace, _trace_bytecode), (True, False)):
+        with path():
+            exported = attempt(_traced_as, as_cpu, trace, model, args, kwargs, dynamic_shapes)
         if isinstance(exported, Raised):  # the user's code
             first = first or exported.error
         elif exported is not None:
