@@ -7,11 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 from torch.export import Dim
 
 import torch_ir
 from older_torch import since_2_13
 from torch_ir import compile_graph, parse
+from torch_ir.dialects import verify
 from torch_ir.errors import CompileError, ExecutionError
 from torch_ir.ir import SymbolRange, SymExpr, TensorMeta
 
@@ -331,3 +333,21 @@ def test_an_index_that_data_gives_is_not_tried_before():
             assert torch.equal(got, expected)
     with pytest.raises(ExecutionError, match="out of range"):
         run(x, torch.tensor(4))
+
+
+def test_a_number_that_a_loop_carries_is_not_tried_before():
+    class Walk(nn.Module):
+        def forward(self, x):
+            def step(i, total):
+                return i + 1, total + x[i].sin()
+
+            return while_loop(lambda i, total: i < x.shape[0], step, (0, torch.zeros(3)))
+
+    ir = torch_ir.extract_ir(Walk(), (torch.ones(4, 3),), dynamic_shapes=({0: Dim.DYNAMIC},))
+    for program in (ir, torch_ir.decompose(ir), torch_ir.to_edge(ir).ir()):
+        assert not [*verify(program), *torch_ir.check_types(program)]
+        for rows in (2, 5):
+            x = torch.randn(rows, 3)
+            count, total = torch_ir.IRExecutor(program)(x)
+            assert count == rows
+            assert torch.equal(total, Walk()(x)[1])

@@ -13,6 +13,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Signature, TensorLeaf, Tree, ValueLeaf, leaves
+from torch_ir.ir.values import attribute_symbols
 from torch_ir.ops.effects import Effects
 from torch_ir.ops.effects import effects as effects_of
 
@@ -156,6 +157,26 @@ def told_symbols(ir: IR) -> frozenset[str]:
     """Return the symbols that the sizes of tensor arguments tell; of ``s0*s1`` neither is told."""
     dims = [dim for meta in ir.graph_inputs for dim in meta.shape if isinstance(dim, SymExpr)]
     return frozenset([name for dim in dims if len(dim.symbols) == 1 for name in dim.symbols])
+
+
+def takes_free_number(ir: IR, node: OpNode) -> bool:
+    """Return whether a node of a graph takes a number that no size of an argument tells.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   symbol s0: 1..
+        ...   symbol s1: 0..
+        ...   signature ((%x, `s1`), {}) -> %y
+        ...   input %x: f32[s0]
+        ...   %y: f32[] = aten.select.int(%x, dim=0, index=`s1`)
+        ...   return %y
+        ... }''')
+        >>> takes_free_number(ir, ir.nodes[0])
+        True
+    """
+    used = [symbol for value in node.attrs.values() for symbol in attribute_symbols(value)]
+    return bool(used) and not symbols_in((*ir.graph_inputs, *node.inputs)).issuperset(used)
 
 
 def require_symbols(ir: IR, names: Iterable[str]) -> None:

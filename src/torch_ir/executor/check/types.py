@@ -14,7 +14,7 @@ from torch_ir.infer.types import CallSignature, Outcome, TensorType
 from torch_ir.ir import IR, Dim, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.analysis.sparse import SparseValues
 from torch_ir.ir.diagnostics import DiagnosticError
-from torch_ir.ir.queries import symbols_in
+from torch_ir.ir.queries import symbols_in, takes_free_number
 from torch_ir.ir.symbols import value_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import attribute_symbols, row_major
@@ -150,8 +150,8 @@ class Derivation:
     def _fault(self, call: BoundCall, found: MetaResult) -> DiagnosticError | None:
         node = call.node
         if found.refusal:
-            if not self._given.issuperset(node.symbols):
-                return None  # torch was asked for numbers that data gives otherwise
+            if not self._given.issuperset(node.symbols) or takes_free_number(self._ir, node):
+                return None  # torch was asked for numbers that data or a caller gives otherwise
             return DiagnosticError("refused-arguments", f"{node.op_type} failed: {found.refusal}")
         if found.kind != "ok":
             return None
