@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.builder import ASSERTION, SIZE
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import solved_symbols
 from torch_ir.ops.aliases import KEEP_ORDER
+
+if TYPE_CHECKING:
+    import torch
 
 Symbols = dict[str, Number]
 """The value of each symbol that is known so far."""
