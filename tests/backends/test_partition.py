@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from backends.graphs import Named, chain, node, programs
 from counting import growth
-from torch_ir import PassError, parse
+from torch_ir import PassError, check_types, parse, to_backend
 from torch_ir.backends import Partitioner, Support
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR, Location, TensorMeta
@@ -222,3 +222,20 @@ def test_partitioning_is_linear():
 
     assert growth(partitioned, 1000) < 2.5
     assert len(partitioned(40_000).subgraphs) == 5_715
+
+
+def test_each_part_keeps_the_types_of_a_program():
+    ir = parse("""ir {
+      symbol u0: 0..6
+      input %x: f32[6]
+      input %mask: b8[6]
+      %found: f32[u0] = aten.index.Tensor(%x, [%mask])
+      %twice: f32[u0] = aten.mul.Tensor(%found, 2)
+      %again: f32[u0] = aten.index.Tensor(%x, [%mask])
+      %both: f32[u0] = aten.add.Tensor(%again, %twice)
+      return %both
+    }""")
+    partitioner = Partitioner(Named({node.name for node in ir.nodes}))
+    reason = "data decides the size of its result"
+    assert partitioner(ir).reasons == {"found": reason, "again": reason}
+    assert not check_types(to_backend(ir, partitioner))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from torch_ir.backends.backend_registry import as_backend
 from torch_ir.backends.protocol import Supporting, support_of
 from torch_ir.errors import counted
+from torch_ir.infer.bindings import DataSizes
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.queries import kept_values, symbol_makers
@@ -134,7 +135,8 @@ class Partitioner:
             return "it calls a function of the program"
         if node.binds or not node.outputs:
             return "it gives no tensor" if not node.binds else "it reads a number from a tensor"
-        if any(symbol_makers(ir).get(symbol) == node.name for symbol in node.symbols):
+        sizes, makers = ir.view("data_sizes", lambda: DataSizes(ir)), symbol_makers(ir)
+        if any(makers.get(s) == node.name or sizes.is_counted(node, s) for s in node.symbols):
             return "data decides the size of its result"
         effects = ir.effects(node)
         if effects.draws:
