@@ -279,6 +279,29 @@ def test_what_has_no_counterpart_is_named():
     )
 
 
+def test_a_list_beside_other_results_is_refused():
+    class Step(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in ("weight", "mean", "square"):
+                self.register_buffer(name, torch.ones(2))
+            self.register_buffer("steps", torch.zeros(()))
+
+        def forward(self, gradient):
+            state = [self.weight], [gradient], [self.mean], [self.square], [], [self.steps]
+            options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.9, "weight_decay": 0.1, "eps": 0.1}
+            torch._fused_adamw_(*state, **options, amsgrad=False, maximize=False)
+            return self.weight * 1
+
+    ir = torch_ir.extract_ir(Step(), (torch.ones(2),))
+    with pytest.raises(PassError) as caught:
+        to_exported_program(ir, Step().state_dict())
+    assert caught.value.message == (
+        "node '_fused_adamw_': aten._fused_adamw.default gives a list beside other results, and "
+        "the program does not say how many tensors are in it"
+    )
+
+
 def test_a_symbol_that_nothing_tells_is_named():
     text = """
     ir {

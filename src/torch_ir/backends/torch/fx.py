@@ -225,6 +225,13 @@ class FxGraph:
                 "torch's graphs does not say",
                 remedy="Run the program with torch_ir.compile.",
             )
+        returns = call.schema.returns if call.schema is not None else ()
+        if len(returns) > 1 and any(result.type.endswith("]") for result in returns):
+            raise PassError(
+                f"{call.node.op_type} gives a list beside other results, and the program does not "
+                "say how many tensors are in it",
+                remedy="Run the program with torch_ir.compile.",
+            )
         args = tuple([self._argument(operand) for operand in call.args])
         kwargs = {name: self._argument(operand) for name, operand in call.kwargs}
         made = self.graph.create_node(
@@ -292,7 +299,10 @@ class FxGraph:
                 made.meta["val"] = symbol
                 self.numbers.known[binding.symbol] = self.numbers.proxy(made)
             else:
-                raise PassError("it gives a number beside other results")
+                raise PassError(
+                    "it gives a number beside other results, which torch's graphs do not bind",
+                    remedy="Run the program with torch_ir.compile.",
+                )
         if keys:
             made.meta["unbacked_bindings"] = keys
 
