@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 import torch_ir
 from dynamic_models import DYNAMIC
 from small_models import CASES
-from torch_ir import IR, IRExecutor, extract_ir, to_edge, to_exported_program
+from torch_ir import IR, IRExecutor, decompose, extract_ir, to_edge, to_exported_program
 from torch_ir.errors import InvalidIRError, MissingWeightsError, PassError, WeightLoadError
 from torch_ir.executor import register_executor, unregister_executor
 from whole_way import same
@@ -80,6 +80,22 @@ def test_sizes_vary_and_data_decides_some(name, level):
         assert same(exported.module()(*given), make()(*given))
     assert extract_ir(exported).symbols == ir.symbols
     assert same(exported.run_decompositions().module()(*MORE[name]), make()(*MORE[name]))
+
+
+@pytest.mark.parametrize("lower", [lambda ir: ir, decompose, lambda ir: to_edge(ir).ir()])
+def test_what_branches_give_is_viewed_whatever_strides_they_take(lower):
+    class Turned(nn.Module):
+        def forward(self, x):
+            def sine(y):
+                return y.sin().contiguous()
+
+            made = torch.cond(x.sum() > 0, sine, lambda y: (y * 2).contiguous(), (x.t(),))
+            return made.cos().view(-1)
+
+    x = torch.arange(6.0).view(2, 3)
+    exported = to_exported_program(lower(extract_ir(Turned(), (x,))))
+    for given in (x, -x):
+        assert same(exported.module()(given), Turned()(given))
 
 
 def test_a_condition_on_sizes_is_asserted():

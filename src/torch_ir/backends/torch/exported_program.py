@@ -164,6 +164,8 @@ def _exported(ir: IR, weights: Mapping[str, torch.Tensor]) -> ExportedProgram:
     functional = without_writes(ir)
     if functional.dialect in ("edge", "backend"):
         functional = with_memory_formats(with_views(functional))
+    elif functional.functions and functional.dialect in ("core_aten", "prims"):
+        functional = with_reshapes(functional)  # of what functions give no strides are known
     payload = check_weights(functional, weights, strict=False)
     return _Exported(functional, payload, Fakes(functional)).program()
 
