@@ -14,7 +14,7 @@ from torch import nn
 import torch_ir
 from older_torch import since_2_13
 from small_models import CASES
-from torch_ir.errors import ConversionError, WeightLoadError
+from torch_ir.errors import ConversionError, TorchIRError, WeightLoadError
 from torch_ir.executor import IRExecutor, compile_graph
 from torch_ir.ir import Container, Device, DType, MemoryFormat, TensorLeaf, ValueLeaf
 from torch_ir.torch_api import pytree
@@ -458,3 +458,34 @@ def test_bags_have_the_types_that_they_have_without_gradients(mode, dtype):
     ir = torch_ir.extract_ir(bag, given)
     (got,) = torch_ir.execute_ir(ir, given, bag.state_dict())
     assert torch.equal(got, bag(*given))
+
+
+class Holder(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __tensor_flatten__(self):
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, *_):
+        return Holder(inner["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        given = pytree.tree_map_only(cls, lambda holder: holder.inner, (args, kwargs or {}))
+        made = func(*given[0], **given[1])
+        return cls(made) if func is torch.ops.aten.detach.default else made
+
+
+def test_weights_that_hold_tensors_are_refused():
+    model, x = nn.Linear(2, 2, bias=False), torch.randn(1, 2)
+    model.weight = nn.Parameter(Holder(torch.randn(2, 2)), requires_grad=False)
+    for regions in (None, "auto"):
+        with pytest.raises(TorchIRError, match="is of the class Holder, which") as caught:
+            torch_ir.extract_ir(model, (x,), regions=regions)
+        assert "unwrap_tensor_subclass" in caught.value.remedy

@@ -15,7 +15,9 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 from torch._functorch import config as functorch_config
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
+from torch_ir.errors import InvalidIRError
 from torch_ir.torch_api import (
     FakeTensor,
     FakeTensorMode,
@@ -132,9 +134,24 @@ def fake_mode() -> FakeTensorMode:
     return fake_tensor_mode(env, allow_non_fake_inputs=True, export=True)
 
 
+def require_unwrapped(tensor: torch.Tensor, name: str = "a weight") -> None:
+    """Refuse a tensor of a class that holds others: a trace reads these, and programs hold none.
+
+    Raises:
+        InvalidIRError: It is one.
+    """
+    if is_traceable_wrapper_subclass(tensor):
+        raise InvalidIRError(
+            f"{name} is of the class {type(tensor).__name__}, which holds tensors",
+            remedy="Let these be the weights, before the model is traced and its state dict is "
+            "taken, as with torchao.utils.unwrap_tensor_subclass(model).",
+        )
+
+
 def _fake(
     tensor: torch.Tensor, mode: FakeTensorMode, storages: dict[int, torch.UntypedStorage]
 ) -> torch.Tensor:
+    require_unwrapped(tensor)
     device = torch.device("cpu") if tensor.is_meta else tensor.device
     fake = FakeTensor(mode, _in_own_memory(tensor, storages), device)
     if isinstance(tensor, nn.Parameter):

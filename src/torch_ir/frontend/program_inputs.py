@@ -14,6 +14,7 @@ from torch.fx import Node as FxNode
 from torch_ir.errors import InvalidIRError
 from torch_ir.frontend.attributes import tensor_meta
 from torch_ir.frontend.graphs import Context
+from torch_ir.frontend.meta import require_unwrapped
 from torch_ir.frontend.regions.literals import is_literal
 from torch_ir.frontend.trees import tree_from_member
 from torch_ir.ir import Constant, TensorLeaf, TensorMeta, Tree, ValueLeaf
@@ -112,6 +113,7 @@ class ProgramInputs:
         It is a weight, unless its value is known and no state dict has it.
         """
         key = str(spec.target)
+        require_unwrapped(node.meta["val"], repr(key))
         meta = tensor_meta(node.name, node.meta["val"])
         is_stored = spec.kind is InputKind.PARAMETER or bool(spec.persistent)
         if not is_stored and not node.users:
