@@ -154,6 +154,30 @@ def test_a_branch_on_a_symbolic_size_makes_two_programs():
     assert misses(traced) == 2
 
 
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        (lambda x, n: x * n.item(), torch.int64),
+        (lambda x, n: x * n.item(), torch.float64),
+        (lambda x, n: x[: n.item()], torch.int64),
+        (lambda x, n: x.sum() + torch.zeros(n.item()), torch.int64),
+    ],
+)
+def test_a_number_that_an_argument_holds_is_read_by_each_call(function, dtype):
+    traced = make_traced(function, dynamic=True)
+    x = torch.randn(5)
+    for value in (2, 4, 0, 1):
+        number = torch.tensor(value, dtype=dtype)
+        assert torch.equal(traced(x, number), function(x, number))
+    assert traced.cache_info().misses == 1
+
+
+def test_a_branch_on_a_number_that_an_argument_holds_is_refused():
+    traced = make_traced(lambda x, n: x * 2 if n.item() > 1 else x, dynamic=True)
+    with pytest.raises(TraceError, match="depends on the values of a tensor"):
+        traced(torch.ones(3), torch.tensor(2))
+
+
 def test_several_threads():
     traced = make_traced(lambda x, n: x * n)
     wrong: list[int] = []

@@ -211,8 +211,8 @@ class _Attempt:
             raise failed(error) from error
 
     def _fake(self, mode: FakeTensorMode, position: int, tensor: torch.Tensor) -> torch.Tensor:
-        if not (self.dynamic and tensor.is_contiguous()):
-            return mode.from_tensor(tensor, static_shapes=True)
+        if not (self.dynamic and tensor.dim() and tensor.is_contiguous()):
+            return mode.from_tensor(tensor, static_shapes=True)  # torch takes a number for a size
         sizes = [DimDynamic.DYNAMIC if size > 1 else DimDynamic.STATIC for size in tensor.shape]
         context = StatelessSymbolicContext(dynamic_sizes=sizes)
         source = ConstantSource(f"x{position}")
