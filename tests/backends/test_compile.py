@@ -115,6 +115,17 @@ def test_paths_are_read(tmp_path):
     )
 
 
+def test_weights_are_those_in_the_file_of_the_program_if_none_are_given(tmp_path):
+    model, args, _, ir = extracted("linear")
+    ir.save(tmp_path / "own.tir", weights=model.state_dict())
+    assert same(torch_ir.compile(tmp_path / "own.tir")(*args), model(*args))
+    others = {key: tensor * 2 for key, tensor in model.state_dict().items()}
+    assert same(torch_ir.compile(tmp_path / "own.tir", others)(*args), model(*args) * 2)
+    ir.save(tmp_path / "none.tir")
+    with pytest.raises(MissingWeightsError):
+        torch_ir.compile(tmp_path / "none.tir")
+
+
 def test_parameters_get_gradients_where_they_are_asked_for():
     model, (x,), _, ir = extracted("linear")
     run = torch_ir.compile(ir, dict(model.named_parameters()), grad=True)

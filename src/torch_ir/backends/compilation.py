@@ -27,6 +27,7 @@ from torch_ir.executor.groups import bound_to_groups
 from torch_ir.executor.placement import Placement, one_device
 from torch_ir.ir import IR, SymExpr
 from torch_ir.ops.rules import allow_operators
+from torch_ir.serde.archive import has_weights
 from torch_ir.serde.programs import read_program
 from torch_ir.weights import load_weights
 
@@ -53,7 +54,7 @@ def compile(
 
     Args:
         ir: The program, or the path of a file that has it.
-        weights: Tensors by ``state_dict`` key, or the path of a weight file.
+        weights: Tensors by ``state_dict`` key, or a weight file; None: those in the file ``ir``.
         backend: A name, class or instance: ``"aten"`` is torch's own kernels, bitwise as eager
             (see its ``graph``); ``"reference"`` is the denotation. Runtimes run what they are
             right on, torch the rest (see ``report()``). ``"auto"`` is the fastest; several share.
@@ -87,11 +88,17 @@ def compile(
     make = _maker(backend, settings) if memory is None else _streaming(backend, memory)
     program, allow = bound_to_groups(ir if isinstance(ir, IR) else _loaded(ir), groups, allow)
     _require_sizes(program, dynamic)
-    is_read = isinstance(weights, str | PathLike) and memory is None
-    given: Any = load_weights(cast(Any, weights)) if is_read else weights
+    held = _held(ir, weights, is_read=memory is None)
     with allow_operators(*allow):
         asked = Options(grad, verify, tolerance, settings, _folder(cache), seconds, placement)
-        return _made(make, backend, program, given, asked)
+        return _made(make, backend, program, held, asked)
+
+
+def _held(ir: IR | str | PathLike[str], weights: Any, *, is_read: bool) -> Any:
+    """The weights that are given, or those in the file of the program if it has any."""
+    if weights is None and not isinstance(ir, IR) and has_weights(ir):
+        weights = ir
+    return load_weights(weights) if is_read and isinstance(weights, str | PathLike) else weights
 
 
 def _folder(cache: str | PathLike[str] | None) -> Path | None:

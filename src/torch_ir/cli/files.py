@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -60,12 +59,9 @@ def read_ir(path: str) -> IR:
 
 def has_weights(path: str) -> bool:
     """Return whether a file is an archive with weights; a pipe, which is read once, is none."""
-    from torch_ir.serde.files import is_pipe
+    from torch_ir.serde import archive
 
-    if is_pipe(path) or not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return "weights.safetensors" in archive.namelist()
+    return archive.has_weights(path)
 
 
 def require_other_place(file: str, output: str | None) -> None:

@@ -25,7 +25,7 @@ from torch_ir.ir.queries import names_by_key
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import dtype_name, kind_without_values
 from torch_ir.serde.constant_data import decode_constant, encode_constant, values_missing
-from torch_ir.serde.files import MAX_JSON_BYTES, open_for_reading, replacing, too_large
+from torch_ir.serde.files import MAX_JSON_BYTES, is_pipe, open_for_reading, replacing, too_large
 from torch_ir.serde.json.document import decode_document, encode_document
 from torch_ir.serde.json.faults import Fault
 from torch_ir.serde.json.wire import ConstantRecord
@@ -184,6 +184,14 @@ def read_archive(file: BinaryIO, name: str, *, mapped: bool = True) -> IR:
     return decode_document(
         document, f"{name}/{DOCUMENT}", lambda record: _fetch(record, constants)
     )
+
+
+def has_weights(path: str | PathLike[str]) -> bool:
+    """Return whether a file is an archive with weights; a pipe, which is read once, is none."""
+    if is_pipe(path) or not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return WEIGHTS in archive.namelist()
 
 
 def read_weights(path: str | PathLike[str], *, mapped: bool = True) -> dict[str, Constant]:
