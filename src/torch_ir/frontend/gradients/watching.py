@@ -219,22 +219,29 @@ class _Inference:
 
 def _enter_saving(self: Any) -> Any:
     keeps_values = type(self) is not saved_tensors_hooks and type(self).__module__[:6] == "torch."
-    if (found := _watched()) is not None:
-        if keeps_values:
-            self.pack_hook = _untold(self.pack_hook)
-        else:
-            found.lost.setdefault("torch.autograd.graph.saved_tensors_hooks")
-    return _torch[saved_tensors_hooks, "__enter__"](self)
+    found, hook = _watched(), self.pack_hook
+    if found is not None and not keeps_values:
+        found.lost.setdefault("torch.autograd.graph.saved_tensors_hooks")
+    elif found is not None:
+        self.pack_hook = _Untold(hook)
+    try:
+        return _torch[saved_tensors_hooks, "__enter__"](self)
+    finally:
+        self.pack_hook = hook  # which torch may set and delete attributes of
 
 
-def _untold(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+class _Untold:
     """A hook whose switches of gradients no trace is told of: autograd calls it with them off."""
 
-    def pack(value: Any) -> Any:
-        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # torch has no public name
-            return hook(value)
+    def __init__(self, hook: Callable[[Any], Any]):
+        self._hook = hook
 
-    return pack
+    def __call__(self, value: Any) -> Any:
+        with torch._C.DisableTorchFunction():  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+            return self._hook(value)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._hook, name)
 
 
 def _apply_in_c(cls: Any, *args: Any, **kwargs: Any) -> Any:
