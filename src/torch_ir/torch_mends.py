@@ -97,6 +97,10 @@ def gradient_scopes(module: GraphModule, signature: Any = None) -> tuple[GraphMo
 def _scope_of_part(node: torch.fx.Node) -> None:
     """Call a part of a trace as a body where it begins with another mode, or write it out."""
     part: Any = getattr(node.graph.owning_module, str(node.target))
+    first = next(item for item in part.graph.nodes if item.op != "placeholder")
+    for given in part.graph.find_nodes(op="placeholder"):
+        if given > first:  # torch 2.11 names the first nodes as if they were all placeholders
+            first.prepend(given)
     switches = part.graph.find_nodes(op="call_function", target=_SET_GRAD)
     if switches and switches[0].args[0] != torch.is_grad_enabled():
         scopes_of_torch._replace_with_hop(node)  # pyright: ignore[reportPrivateUsage]  # torch has no public name
