@@ -73,14 +73,13 @@ def _carried(
     holds: Relation, arguments: dict[str, Any], off: dict[str, Any], results: list[Array]
 ) -> Iterator[Equation]:
     """The equations of a call, with what their sides move by where operands are off."""
-    moved = {
-        name: arguments[name] + np.where(np.isfinite(error), error, np.nan)
-        for name, error in off.items()
-        if isinstance(error, np.ndarray) and error.any()
-    }
+    wide = {n: e for n, e in off.items() if isinstance(e, np.ndarray) and e.any()}
     first = list(holds(arguments, results))
-    others = [holds({**arguments, name: value}, results) for name, value in moved.items()]
-    for equation, *further in zip(first, *others, strict=True):
+    if not all(np.isfinite(error).all() for error in wide.values()):
+        yield from (replace(e, bound=np.full(np.shape(e.expected), np.inf)) for e in first)
+        return
+    moved = [{**arguments, name: arguments[name] + error} for name, error in wide.items()]
+    for equation, *further in zip(first, *[holds(given, results) for given in moved], strict=True):
         apart = equation.expected - equation.got
         parts = [np.abs(other.expected - other.got - apart) for other in further]
         whole = np.nan_to_num(sum(parts, equation.bound), nan=np.inf, posinf=np.inf)
