@@ -82,6 +82,8 @@ ONE = torch.ones(1, dtype=torch.bfloat16)
     ],
 )
 def test_torch_agrees_with_the_meaning(text, inputs):
+    if text == LANCZOS and not hasattr(torch.ops.aten, "_upsample_lanczos2d_aa"):
+        pytest.skip("this version of torch has no such operator")
     assert torch_ir.validate(torch_ir.parse(text), {}, inputs).verdict == "agree"
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import torch_ir
+from torch_ir.torch_versions import torch_is
 
 
 @pytest.mark.parametrize("heads", [2, 1])
@@ -15,6 +16,8 @@ import torch_ir
     ["dropout_p=0.0", "is_causal=True", "attn_mask=%m", "scale=0.3", "is_causal=True, scale=0.3"],
 )
 def test_fused_attention_and_its_logarithms(options, dtype, heads):
+    if dtype == "f64" and not torch_is("2.13"):
+        pytest.skip("this version's fake kernel says float32 for what its kernel gives in float64")
     mask = f"input %m: {dtype}[1, 2, 3, 5]" if "%m" in options else ""
     sums = "f64" if dtype == "f64" else "f32"
     ir = torch_ir.parse(f"""ir {{

@@ -89,3 +89,20 @@ def test_factors_with_other_signs_are_right(operator, shows):
         assert report.verdict != "disagree", str(report)
         wrong = torch_ir.compare(ir, {}, (x,), run=Turning(is_wrong=True), against=against)
         assert wrong.verdict == "disagree"
+
+
+@pytest.mark.parametrize("operator", TURNED)
+def test_what_follows_from_factors_alone_is_not_called_wrong(operator):
+    place = TURNED[operator][-1]
+    parts = list(map(str, chain(operator, shows=False).nodes[0].outputs))
+    ir = torch_ir.parse(f"""ir {{
+      input %x: f32[4, 4]
+      {", ".join(parts)} = {operator}(%x)
+      %c: {parts[place].split(": ")[1]} = aten.neg.default(%a.{place})
+      return %c
+    }}""")
+    x = torch.randn(4, 4, generator=torch.manual_seed(3))
+    for mode in ("isolated", "accumulated"):
+        report = torch_ir.validate(ir, {}, (x,), backend=Turning(), mode=mode)
+        assert report.verdict == "not compared"
+    assert torch_ir.compare(ir, {}, (x,), run=Turning()).verdict != "disagree"

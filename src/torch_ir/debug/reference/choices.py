@@ -18,7 +18,7 @@ from torch_ir.ir.expressions import Number
 from torch_ir.ops.choices import NEARLY_OPEN, leaves_ties_open, leaves_writes_open
 from torch_ir.semantics import denotation
 from torch_ir.semantics.arguments import arguments_of
-from torch_ir.semantics.bounds.algebra.relations import Equation, Relation, relation
+from torch_ir.semantics.bounds.algebra.relations import Equation, Relation, left_free, relation
 from torch_ir.semantics.bounds.moves import apart
 from torch_ir.semantics.dtypes import Array, is_inexact
 from torch_ir.semantics.numbers import of_no_elements
@@ -57,7 +57,12 @@ def related(
         shown = {name: value for name, value in got.items() if is_alike(made[name], value)}
         arguments = arguments_of(node, {**made, **shown}.__getitem__, symbols)
         arguments = of_no_elements(arguments) or arguments
-        hidden = {m.name: bounds[m.name] for m in node.inputs if m.name not in shown}
+        free = following(ir)
+        hidden = {
+            m.name: np.full((), np.inf) if m.name in free else bounds[m.name]
+            for m in node.inputs
+            if m.name not in shown
+        }
         errors = {**dict.fromkeys(shown, np.zeros(())), **hidden}
         off = arguments_of(node, errors.__getitem__, symbols)
         with np.errstate(all="ignore"):
@@ -67,6 +72,20 @@ def related(
         for name in names.values():
             found.setdefault(name, [])
     return found
+
+
+def following(ir: IR) -> frozenset[str]:
+    """Return the values that follow from factors whose signs or order are left to kernels."""
+    return ir.view("what follows from factors", lambda: _following(ir))
+
+
+def _following(ir: IR) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ir.nodes:
+        is_after = any(meta.name in found for meta in node.inputs)
+        places = left_free(node.op_type)
+        found |= {m.name for m in node.outputs if is_after or m.producer_output_idx in places}
+    return frozenset(found)
 
 
 def _carried(

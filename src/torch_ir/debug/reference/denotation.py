@@ -11,7 +11,7 @@ import torch
 
 from torch_ir.debug.reference.allowance import OPEN, Allowance, Drift
 from torch_ir.debug.reference.blocks import blocks, is_large
-from torch_ir.debug.reference.choices import KernelChoice, is_alike, related
+from torch_ir.debug.reference.choices import KernelChoice, following, is_alike, related
 from torch_ir.debug.reference.openness import lost_places, open_places, puts_twice
 from torch_ir.debug.reference.repeated_writes import settle_repeated
 from torch_ir.debug.reference.tolerance_check import Error, as_ordered, within
@@ -427,8 +427,8 @@ def allowances(
         if name in repeated:
             unordered, reason = repeated[name] | marks.get(name, False), WRITTEN_TWICE
         chosen = None if is_told or is_open else unordered
-        if name in ordered:
-            chosen = np.zeros(expected.shape, bool)
+        if name in ordered or name in following(meaning.ir):
+            chosen = np.full(expected.shape, name not in ordered)
         if chosen is None and not is_open and meaning.is_written_out:
             chosen = lost_places(meaning.ir, values, symbols, expected, got, meaning.steps)
             reason = LOST

@@ -62,6 +62,27 @@ def relation(op_type: str) -> Relation | None:
     return _RELATIONS.get(op_type)
 
 
+_LEFT_FREE: Mapping[str, tuple[int, ...]] = {
+    "aten._linalg_eigh.default": (1,),
+    "aten._linalg_svd.default": (0, 2),
+    "aten.geqrf.default": (0, 1),
+    "aten.linalg_eig.default": (0, 1),
+    "aten.linalg_ldl_factor_ex.default": (0, 1),
+    "aten.linalg_qr.default": (0, 1),
+}
+"""The results whose signs, or whose order, are left to kernels."""
+
+
+def left_free(op_type: str) -> tuple[int, ...]:
+    """Return which results of an overload may be others that make up the same.
+
+    Example:
+        >>> left_free("aten._linalg_svd.default"), left_free("aten.add.Tensor")
+        ((0, 2), ())
+    """
+    return _LEFT_FREE.get(op_type, ())
+
+
 def _unit(matrix: Array, size: int) -> Array:
     """``c(n) · u`` of the type of each matrix, of shape [*, 1, 1]; infinite where all is open."""
     scale = 2 if is_complex(matrix.dtype) else 1
