@@ -427,7 +427,7 @@ def allowances(
         if name in repeated:
             unordered, reason = repeated[name] | marks.get(name, False), WRITTEN_TWICE
         chosen = None if is_told or is_open else unordered
-        if name in ordered or name in following(meaning.ir):
+        if name in ordered or (not meaning.is_decomposed and name in following(meaning.ir)):
             chosen = np.full(expected.shape, name not in ordered)
         if chosen is None and not is_open and meaning.is_written_out:
             chosen = lost_places(meaning.ir, values, symbols, expected, got, meaning.steps)
