@@ -22,7 +22,7 @@ import torch_ir
 from torch_ir import IR, IRExecutor, serde
 from torch_ir.cli.tensors import random_inputs, random_weights
 from torch_ir.cli.values import symbol_values
-from torch_ir.debug.copies import copied
+from torch_ir.torch_memory import copied
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import SerializationError, TorchIRError

@@ -27,7 +27,7 @@ from multiprocessing import get_context
 import torch
 
 from torch_ir import IR
-from torch_ir.debug.copies import copied
+from torch_ir.torch_memory import copied
 from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
 from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import call_plainly

@@ -364,11 +364,6 @@ def shape_of(tensor: torch.Tensor) -> Sequence[Any]:
     return tensor.shape
 
 
-def fresh(tree: Any) -> Any:
-    """Copy every tensor of a nested structure."""
-    return pytree.tree_map_only(torch.Tensor, torch.clone, tree)
-
-
 def is_inexact(tensor: torch.Tensor) -> bool:
     """Return whether the elements of a tensor are floating-point or complex numbers."""
     return tensor.is_floating_point() or tensor.is_complex()

@@ -8,9 +8,9 @@ from torch import nn
 
 from torch_ir import DelegateBackend, compile_graph, extract_ir, parse, validate
 from torch_ir.backends import SUPPORTED
-from torch_ir.debug.copies import copied
 from torch_ir.debug.judging import expecting
 from torch_ir.debug.reference.eager_call import call_plainly
+from torch_ir.torch_memory import copied
 
 READERS = ["denotation", "eager"]
 

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 import torch_ir
-from torch_ir.errors import PassError
+from torch_ir.errors import InputError, PassError
+from torch_ir.passes import functionalize
 
 OPERATORS = {
     "atleast_1d": torch.atleast_1d,
@@ -119,3 +120,62 @@ def test_validation_agrees_and_leaves_what_it_is_given(name, place):
     assert all(map(torch.equal, (*weights.values(), model.c), kept))
     assert torch.equal(x, torch.full((2, 3), 2.0))
     assert not written(weights, model.state_dict())
+
+
+class WritesFirst(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return y * 2 + x
+
+
+_PAIRS = {
+    "one tensor": lambda t: (t[:6], t[:6]),
+    "overlapping": lambda t: (t[:6], t[2:8]),
+    "reversed order": lambda t: (t[2:8], t[:6]),
+    "other strides": lambda t: (t[:6], t[::2][:6]),
+    "neighbors": lambda t: (t[:6], t[6:]),
+    "interleaved": lambda t: (t[::2], t[1::2]),
+    "columns": lambda t: (t.view(2, 6)[:, :3], t.view(2, 6)[:, 3:]),
+}
+"""Views of one tensor of 12 elements that a call may give."""
+
+
+@pytest.mark.parametrize("pair", _PAIRS)
+@pytest.mark.parametrize("backend", ["aten", "reference", "inductor"])
+@pytest.mark.parametrize("is_functional", [False, True])
+def test_a_call_whose_arguments_overlap_is_as_in_eager_or_refused(
+    pair: str, backend: str, is_functional: bool
+):
+    take = _PAIRS[pair]
+    model, shape = WritesFirst(), take(torch.zeros(12))[0].shape
+    ir = torch_ir.extract_ir(model, (torch.zeros(shape), torch.zeros(shape)))
+    run = torch_ir.compile(functionalize(ir) if is_functional else ir, {}, backend=backend)
+    memory, own = torch.arange(12.0), torch.arange(12.0)
+    expected = model(*take(memory))
+    is_apart = pair in ("neighbors", "interleaved", "columns")
+    if is_apart or (backend == "aten" and not is_functional):
+        assert torch.equal(run(*take(own)), expected)
+        assert torch.equal(own, memory)
+    else:
+        with pytest.raises(InputError, match="share memory, and the program writes %x"):
+            run(*take(own))
+        assert torch.equal(own, torch.arange(12.0))
+
+
+def test_inputs_that_overlap_stay_so_where_they_are_copied():
+    model, t = WritesFirst(), torch.arange(4.0)
+    ir = torch_ir.extract_ir(model, (t.clone(), t.clone()))
+    assert torch_ir.verify(ir, model, (t, t)).is_valid
+    assert torch_ir.validate(ir, {}, (t, t)).is_valid
+    for judge in (
+        lambda: torch_ir.verify(functionalize(ir), model, (t, t)),
+        lambda: torch_ir.validate(functionalize(ir), {}, (t, t)),
+        lambda: torch_ir.compare(ir, {}, (t, t)),
+    ):
+        with pytest.raises(InputError) as caught:
+            judge()
+        assert str(caught.value) == (
+            "inputs %x and %y share memory, and the program writes %x\n"
+            "Give it %y.clone(), or run the program as it was extracted, on the backend 'aten'."
+        )
+    assert torch.equal(t, torch.arange(4.0))

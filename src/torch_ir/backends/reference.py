@@ -12,10 +12,15 @@ from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
 from torch_ir.errors import ExecutionError
-from torch_ir.executor.inputs import flatten_arguments, require_unwatched, results_of
+from torch_ir.executor.inputs import (
+    flatten_arguments,
+    require_apart,
+    require_unwatched,
+    results_of,
+)
 from torch_ir.executor.uncopied import Uncopied
 from torch_ir.ir import IR, Constant, OpNode
-from torch_ir.ir.queries import shown_writes
+from torch_ir.ir.queries import shown_writes, written_values
 from torch_ir.passes.decomposition import decompose
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, denote, require_denotations
@@ -72,6 +77,8 @@ class ReferenceExecutor(Uncopied):
         """
         require_unwatched("the backend 'reference', which computes in NumPy,")
         inputs, given = flatten_arguments(self.ir, args, kwargs)
+        names, written = self.ir.input_names, written_values(self.ir)
+        require_apart(names, inputs, [i for i, name in enumerate(names) if name in written])
         with self._turn:
             program = Evaluation(self.ir, self._payload, inputs, symbols=given)
             for _ in program.run(keep=False):

@@ -12,7 +12,6 @@ import torch
 
 from torch_ir.arguments import public
 from torch_ir.debug.comparing.sources import external_tensors
-from torch_ir.debug.copies import copied
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.errors import InvalidIRError, counted
 from torch_ir.executor.inputs import check_inputs
@@ -21,6 +20,7 @@ from torch_ir.ir.functions import written_out
 from torch_ir.passes.functionalization import functional_form
 from torch_ir.semantics.operators.quantization import QUANTIZING
 from torch_ir.tables import Rows, Shown, report_text, table
+from torch_ir.torch_memory import copied
 
 QUANTIZES = QUANTIZING | {"torchao.quantize_affine.default"}
 DEQUANTIZES = frozenset(name.replace(".quantize", ".dequantize") for name in QUANTIZES)

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from torch_ir.debug.copies import copied
 from torch_ir.debug.reference.write_order import WritesReordered
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
@@ -19,7 +18,8 @@ from torch_ir.ir import IR
 from torch_ir.ir.queries import op_types
 from torch_ir.kernel_switches import has_fused_attention, unfused_attention
 from torch_ir.semantics.operators.indexing import WriteOrder
-from torch_ir.torch_api import fresh, pytree
+from torch_ir.torch_api import pytree
+from torch_ir.torch_memory import copied, fresh
 
 SEED = 0
 """Both sides draw their random numbers from this seed."""

@@ -25,7 +25,8 @@ from torch_ir.executor.listeners import Listener, Table
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import at
 from torch_ir.tables import Shown
-from torch_ir.torch_api import fresh, pytree
+from torch_ir.torch_api import pytree
+from torch_ir.torch_memory import fresh
 
 
 @dataclass(frozen=True, slots=True)

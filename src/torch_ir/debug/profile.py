@@ -11,7 +11,6 @@ import torch
 
 from torch_ir.arguments import public
 from torch_ir.debug.eager import same_random_numbers
-from torch_ir.debug.judging.storages import storage_key
 from torch_ir.debug.report import NodeProfile, Profile
 from torch_ir.errors import InvalidIRError
 from torch_ir.executor import ExecGraph, compile_graph
@@ -23,7 +22,7 @@ from torch_ir.ir.node import module_of, source_place
 from torch_ir.ir.tensor import type_text
 from torch_ir.ops.flops import LOOK_UPS, flops
 from torch_ir.steps import steps
-from torch_ir.torch_api import fresh
+from torch_ir.torch_memory import fresh, storage_key
 
 
 @public

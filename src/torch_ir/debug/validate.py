@@ -24,7 +24,6 @@ from torch_ir.backends.backend_registry import Runner
 from torch_ir.backends.delegate import delegates
 from torch_ir.backends.delegating import DelegatingExecutor, misfit
 from torch_ir.debug.capture import Captured
-from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import fresh, same_random_numbers
 from torch_ir.debug.judging.accumulation import Accumulation
 from torch_ir.debug.judging.backends import (
@@ -39,7 +38,7 @@ from torch_ir.debug.judging.delegates import Judge, Mode
 from torch_ir.debug.judging.denoting import Denoting
 from torch_ir.debug.judging.expecting import Expected, expected, unlike_eager
 from torch_ir.debug.judging.findings import Findings
-from torch_ir.debug.judging.storages import MemoryFault, Place, storage_key
+from torch_ir.debug.judging.storages import MemoryFault, Place
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.memory import Memory, PlainCall
 from torch_ir.debug.reference.allowance import OPEN
@@ -72,6 +71,7 @@ from torch_ir.serde import write_atomically
 from torch_ir.serde.files import make_folder
 from torch_ir.steps import told
 from torch_ir.torch_api import constant_tensors, overload
+from torch_ir.torch_memory import copied, storage_key
 from torch_ir.weights.tensor_registry import registered_kernel
 
 READERS: tuple[Reader, ...] = ("denotation", "eager")

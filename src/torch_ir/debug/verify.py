@@ -26,7 +26,8 @@ from torch_ir.ir import IR
 from torch_ir.ir.functions import written_out
 from torch_ir.semantics.operators.indexing import ascending, descending
 from torch_ir.tables import Shown, report_text
-from torch_ir.torch_api import fresh, pytree
+from torch_ir.torch_api import pytree
+from torch_ir.torch_memory import fresh
 from torch_ir.weights import load_weights
 
 

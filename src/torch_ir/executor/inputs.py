@@ -15,6 +15,7 @@ from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
 from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
+from torch_ir.infer.storage import share_elements
 from torch_ir.ir import IR, Container, FrozenDict, SymExpr, TensorLeaf, TensorMeta, Tree, ValueLeaf
 from torch_ir.ir.expressions import Number, kind_of
 from torch_ir.ir.symbols import value_at
@@ -264,6 +265,42 @@ def require_values(ir: IR, inputs: Sequence[Any], device: torch.device | None = 
         if tensor.is_meta:
             expected = device or "a device that holds values"
             raise InputError(f"{where} is on meta, expected {expected}")
+
+
+def require_apart(
+    names: Sequence[str], tensors: Sequence[torch.Tensor], written: Iterable[int]
+) -> None:
+    """Require that no input which a program writes shares elements with another one.
+
+    The model itself reads from the other what it has written to the one. A program that writes
+    when it ends, as a functional one, does not, nor does what computes on copies.
+
+    Args:
+        names: The names of inputs.
+        tensors: Their values.
+        written: The positions of those that are written.
+
+    Raises:
+        InputError: Two do; the message names them.
+
+    Example:
+        >>> x = torch.zeros(4)
+        >>> require_apart(("x", "y"), (x[:2], x[2:]), (0,))
+        >>> require_apart(("x", "y"), (x, x), (0,))
+        Traceback (most recent call last):
+        ...
+        torch_ir.errors.InputError: inputs %x and %y share memory, and the program writes %x
+        Give it %y.clone(), or run the program as it was extracted, on the backend 'aten'.
+    """
+    for position in written:
+        for other, tensor in enumerate(tensors):
+            if other != position and share_elements(tensors[position], tensor):
+                raise InputError(
+                    f"inputs %{names[position]} and %{names[other]} share memory, and the program "
+                    f"writes %{names[position]}",
+                    remedy=f"Give it %{names[other]}.clone(), or run the program as it was "
+                    "extracted, on the backend 'aten'.",
+                )
 
 
 def require_unwatched(subject: str) -> None:

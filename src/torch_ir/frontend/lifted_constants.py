@@ -19,7 +19,8 @@ from torch_ir.ir import IR, Constant, OpNode, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.queries import external_keys
 from torch_ir.ir.values import row_major
-from torch_ir.torch_api import extent_of, storage_of
+from torch_ir.torch_api import extent_of
+from torch_ir.torch_memory import occupied_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,22 +113,6 @@ def stored_constants(
     return {**{key: stored[key] for key in tensors}, **stored}
 
 
-def overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Return whether two tensors may share elements: their extents in one storage overlap."""
-    if torch.strided not in (left.layout, right.layout) or left.layout is not right.layout:
-        return False
-    if not left.numel() or not right.numel() or storage_of(left) != storage_of(right):
-        return False
-    (begin, end), (other_begin, other_end) = [_occupied(tensor) for tensor in (left, right)]
-    return begin < other_end and other_begin < end
-
-
-def _occupied(tensor: torch.Tensor) -> tuple[int, int]:
-    """The bytes of its storage that a tensor occupies: the first, and behind the last."""
-    size, begin = tensor.element_size(), int(tensor.storage_offset())
-    return begin * size, (begin + extent_of(tensor)) * size
-
-
 def _extent(key: str, tensor: torch.Tensor) -> _Extent | None:
     """What a tensor occupies; None if it is no plain one, whose values are its memory."""
     is_plain = type(tensor) in (torch.Tensor, torch.nn.Parameter)
@@ -144,8 +129,8 @@ def _clusters(extents: list[_Extent]) -> Iterator[list[_Extent]]:
     order = {extent.key: position for position, extent in enumerate(extents)}
     cluster: list[_Extent] = []
     end = 0
-    for extent in sorted(extents, key=lambda extent: _occupied(extent.tensor)):
-        begin, stop = _occupied(extent.tensor)
+    for extent in sorted(extents, key=lambda extent: occupied_bytes(extent.tensor)):
+        begin, stop = occupied_bytes(extent.tensor)
         if cluster and begin >= end:
             yield sorted(cluster, key=lambda e: order[e.key])
             cluster = []

@@ -16,7 +16,7 @@ from torch_ir.errors import ConversionError, InvalidIRError, counted, first_line
 from torch_ir.frontend.autocast.kernel_types import types_under_autocast
 from torch_ir.frontend.gradients.autograd_function import autograd_function
 from torch_ir.frontend.graphs import Context, GraphTranslator
-from torch_ir.frontend.lifted_constants import overlap, with_constants
+from torch_ir.frontend.lifted_constants import with_constants
 from torch_ir.frontend.meta import is_of_transform
 from torch_ir.frontend.program_inputs import ProgramInputs
 from torch_ir.frontend.symbols.guards import GuardReader, argument_paths
@@ -37,6 +37,7 @@ from torch_ir.ir.builder import mutations_in_place
 from torch_ir.ir.functions import merged_functions
 from torch_ir.ir.queries import INPUT_LAYOUTS, LAYOUTS
 from torch_ir.torch_api import guards_of, pytree, range_ends, storage_of
+from torch_ir.torch_memory import overlap
 
 Place: TypeAlias = Callable[[IR, Mapping[str, torch.Tensor]], tuple[IR, dict[str, torch.Tensor]]]
 _RESULTS = {OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT}

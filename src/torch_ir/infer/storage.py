@@ -13,6 +13,8 @@ from torch_ir.ir.aliases import Aliases
 from torch_ir.ir.symbols import Dim, SymExpr, as_dim
 
 if TYPE_CHECKING:
+    import torch
+
     from torch_ir.infer.fake import Fakes
 
 
@@ -78,6 +80,33 @@ def _are_beyond(dims: Sequence[tuple[Dim, Dim]], reach: Dim | None = None) -> bo
 def _is_at_least(one: Dim, other: Dim) -> bool:
     """Whether one number is surely another one or more."""
     return SymExpr(f"({one}) - ({other})").text.isdecimal()
+
+
+def share_elements(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Return whether two tensors may have elements at the same places of memory.
+
+    Not, where a stride parts them: two halves of the rows of one tensor lie apart.
+
+    Example:
+        >>> import torch
+        >>> x = torch.zeros(3, 4)
+        >>> share_elements(x[:, :2], x[:, 1:]), share_elements(x[:, :2], x[:, 2:])
+        (True, False)
+    """
+    from torch_ir.torch_memory import overlap
+
+    if attempt(overlap, left, right) is not True:  # under vmap they have no storage
+        return False
+    if left.dim() != right.dim() or left.element_size() != right.element_size():
+        return True
+    dims = [*zip(left.shape, left.stride(), right.shape, right.stride(), strict=True)]
+    if any(stride != other for size, stride, most, other in dims if size > 1 and most > 1):
+        return True
+    # apart, if both would be as two items of one tensor
+    between = abs(int(left.storage_offset()) - int(right.storage_offset()))
+    sizes = [max(size, most) for size, _, most, _ in dims]
+    strides = [stride if size > 1 else other for size, stride, _, other in dims]
+    return not elements_are_apart((2, *sizes), (between, *strides))
 
 
 def _are_counted_apart(dims: Sequence[tuple[int, int]]) -> bool:

@@ -29,7 +29,7 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR
 from torch_ir.ir.queries import written_values
 from torch_ir.tables import table
-from torch_ir.torch_api import fresh
+from torch_ir.torch_memory import fresh
 from torch_ir.torch_modes import untraced
 
 CANDIDATES = ("openvino", "onnxruntime", "tuned", "executorch", "inductor")

@@ -19,7 +19,8 @@ from torch_ir.infer.bindings import Bindings, Symbols
 from torch_ir.infer.hints import samplings
 from torch_ir.ir import IR, OpNode, SymExpr
 from torch_ir.ir.queries import symbols_in
-from torch_ir.torch_api import fresh, is_inexact
+from torch_ir.torch_api import is_inexact
+from torch_ir.torch_memory import fresh
 
 SETS = 2
 """Random sets of arguments, where none are given; one is drawn in addition to given ones.

@@ -18,7 +18,6 @@ from torch_ir.debug.comparing.sources import (
     TorchSource,
     part_of,
 )
-from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
@@ -28,6 +27,7 @@ from torch_ir.executor.listeners import Table
 from torch_ir.ir import IR, TensorMeta
 from torch_ir.ir.builder import Names, with_inputs
 from torch_ir.ir.queries import nodes_behind
+from torch_ir.torch_memory import copied
 
 Tensors = Mapping[str, torch.Tensor]
 MAX_BYTES, MAX_NODES = 64 << 20, 400

@@ -31,12 +31,11 @@ from torch_ir.debug.comparing.sources import (
     part_of,
     source_of,
 )
-from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.judging.backends import require_compiled_from
 from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import InvalidIRError, did_you_mean
-from torch_ir.executor.inputs import check_inputs
+from torch_ir.executor.inputs import check_inputs, require_apart
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.functions import CALLS, inline_scopes, written_out
 from torch_ir.ir.queries import (
@@ -46,12 +45,14 @@ from torch_ir.ir.queries import (
     op_types,
     positions,
     require_symbols,
+    written_values,
 )
 from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import functional_form
 from torch_ir.passes.requirements import is_functional
 from torch_ir.steps import steps
+from torch_ir.torch_memory import copied
 
 CompareMode = Literal["isolated", "accumulated", "both"]
 Tensors = Mapping[str, torch.Tensor]
@@ -270,7 +271,9 @@ class Pair:
                 remedy="Leave the samples out, or compare with something that runs.",
             )
         known = check_inputs(self.program, inputs, torch.device("cpu"), symbols)
-        given = dict(zip(self.program.input_names, copied(inputs), strict=True))
+        names, written = self.program.input_names, written_values(self.program)
+        require_apart(names, inputs, [i for i, name in enumerate(names) if name in written])
+        given = dict(zip(names, copied(inputs), strict=True))
         _require_captured_inputs(given, self.judged, self.other)
         _require_captured_values(self.program, self.judged, self.other)
         exact = {type(self.judged), type(self.other)} <= {TorchSource, GraphSource}

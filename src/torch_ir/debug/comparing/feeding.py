@@ -22,7 +22,6 @@ from torch_ir.debug.comparing.sources import (
     Values,
     part_of,
 )
-from torch_ir.debug.copies import copied
 from torch_ir.errors import (
     BackendError,
     InvalidIRError,
@@ -34,6 +33,7 @@ from torch_ir.errors import (
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.queries import live_out
+from torch_ir.torch_memory import copied
 
 Nodes = Sequence[OpNode]
 

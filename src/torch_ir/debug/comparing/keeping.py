@@ -10,11 +10,12 @@ from typing import NamedTuple
 import torch
 
 from torch_ir.debug.comparing.sources import Symbols, TorchSource, Values
-from torch_ir.debug.judging.storages import has_plain_data, storage_key, view_of
+from torch_ir.debug.judging.storages import view_of
 from torch_ir.debug.reference.eager_call import bind
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.expressions import Number
 from torch_ir.passes.common_subexpressions import is_repeatable
+from torch_ir.torch_memory import has_plain_data, storage_key
 
 KEPT = 128 << 20
 """Bytes of values that are kept for what comes later; more are freed after their last use."""

@@ -16,7 +16,6 @@ from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import DelegateBackend, Delegated, compiled_by
 from torch_ir.debug.capture import Captured
-from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import bind, call_plainly
@@ -41,6 +40,7 @@ from torch_ir.serde.files import is_pipe
 from torch_ir.serde.programs import read_program
 from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.torch_api import constant_tensors
+from torch_ir.torch_memory import copied
 from torch_ir.weights import check_weights
 
 Reader: TypeAlias = str | PathLike[str] | DelegateBackend | ExecGraph | Runner | Captured | IR

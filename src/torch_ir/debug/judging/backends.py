@@ -23,7 +23,6 @@ from torch_ir.backends.delegating import Delegate, DelegatingExecutor, listed
 from torch_ir.backends.native.native_executor import executor_of
 from torch_ir.backends.partition import Partition
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
-from torch_ir.debug.copies import copied
 from torch_ir.errors import CompileError, InvalidIRError
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.inputs import structured
@@ -36,6 +35,7 @@ from torch_ir.ir.queries import external_keys
 from torch_ir.ir.tree import leaves
 from torch_ir.passes.functionalization import functional_form
 from torch_ir.torch_api import pytree
+from torch_ir.torch_memory import copied
 
 One: TypeAlias = "str | DelegateBackend | type[DelegateBackend]"
 Judged: TypeAlias = "One | Sequence[One] | Runner"

@@ -18,7 +18,6 @@ from torch_ir.backends.delegate import CALL, function_of, sizes_of
 from torch_ir.backends.delegating import Delegate, listed, misfit
 from torch_ir.backends.native.attempts import is_same
 from torch_ir.backends.protocol import DelegateBackend, Delegated
-from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.accumulation import Accumulation
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, with_one_unit
@@ -33,6 +32,7 @@ from torch_ir.ir.queries import live_out
 from torch_ir.ir.symbols import shape_at
 from torch_ir.semantics.arguments import as_array
 from torch_ir.semantics.dtypes import is_inexact
+from torch_ir.torch_memory import copied
 
 Mode = Literal["isolated", "accumulated"]
 """Whether a delegate is given torch's values, or those that the delegates before it made."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from torch_ir.debug.copies import copied, may_resize
 from torch_ir.debug.judging.storages import is_whole
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.reference.denotation import DRAWS, REFUSED, Meanings, errors_of
@@ -14,9 +13,12 @@ from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import TorchIRError
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
+from torch_ir.ir.aliases import written_tensors
 from torch_ir.ops.choices import VALUES_OPEN
+from torch_ir.ops.effects import never_writes
 from torch_ir.ops.layouts import READING_MEMORY
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Complex32Error
+from torch_ir.torch_memory import copied
 
 
 class Denoting:
@@ -93,3 +95,32 @@ class Denoting:
     def _left_random(self, node: OpNode) -> None:
         self.random.append(node.name)
         self._tally.left(node, DRAWS)
+
+
+def may_resize(ir: IR) -> bool:
+    """Return whether a call may resize what it writes: with ``out=``, or to another shape.
+
+    NumPy can see the memory of a tensor only if torch no longer resizes it. It may be the memory
+    of any value that is dead by then.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> may_resize(parse('''ir {
+        ...   input %x: f32[2]
+        ...   %y: f32[3] = aten.empty.memory_format([3])
+        ...   %z: f32[2] = aten.add.out(%x, 1, out=%y)
+        ...   return %z
+        ... }'''))
+        True
+    """
+    for node in ir.nodes:
+        schema = ir.schema_of(node.op_type)
+        if schema is None or never_writes(schema.text):
+            continue
+        shapes = [meta.shape for meta in node.outputs]
+        written = written_tensors(ir, node) or () if shapes else ()
+        if any(argument.is_written and argument.keyword_only for argument in schema.arguments):
+            return True
+        if any(meta.shape not in shapes for meta in written):
+            return True
+    return False

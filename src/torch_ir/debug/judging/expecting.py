@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 
-from torch_ir.debug.judging.storages import Place, storage_key
+from torch_ir.debug.judging.storages import Place
 from torch_ir.debug.memory import PlainCall
 from torch_ir.debug.reference.denotation import Meaning
 from torch_ir.debug.reference.eager_call import bind, call_plainly
@@ -22,6 +22,7 @@ from torch_ir.errors import Raised, attempt
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ops.choices import VALUES_OPEN
+from torch_ir.torch_memory import storage_key
 
 Kind: TypeAlias = tuple[torch.layout, bytes]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from torch_ir.debug.copies import copied
 from torch_ir.debug.judging.delegates import Finding
 from torch_ir.debug.judging.storages import MemoryFault
 from torch_ir.debug.reference.tolerance_check import Error
@@ -15,6 +14,7 @@ from torch_ir.debug.validation import Divergence, NodeError, Reader
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import OpNode
 from torch_ir.ir.expressions import Number
+from torch_ir.torch_memory import copied
 
 
 class Findings:

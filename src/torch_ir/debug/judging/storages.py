@@ -11,7 +11,7 @@ import torch
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.debug.validation import FaultKind
 from torch_ir.ir import OpNode
-from torch_ir.torch_api import storage_of
+from torch_ir.torch_memory import has_plain_data, storage_key
 
 View: TypeAlias = tuple[int, tuple[int, ...], tuple[int, ...]]
 """Offset, sizes and strides, as far as they say where elements are."""
@@ -157,17 +157,6 @@ class Storages:
         culprit = self.makers.get(storage.address)
         how = f"{culprit.name!r} took its memory" if culprit else "something wrote to it"
         return MemoryFault(name, "changed", f"it has changed {when}: {how}", culprit)
-
-
-def storage_key(tensor: torch.Tensor) -> int:
-    """Return a key of a tensor's storage; of one without plain data, of the tensor itself."""
-    return storage_of(tensor) if has_plain_data(tensor) else id(tensor)
-
-
-def has_plain_data(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is strided, and its data are its elements."""
-    has_elements = not (tensor.is_quantized or tensor._is_zerotensor())  # pyright: ignore[reportPrivateUsage]  # torch has no public one
-    return tensor.layout is torch.strided and has_elements
 
 
 def address_of(tensor: torch.Tensor) -> int:

@@ -10,7 +10,6 @@ import torch
 
 from torch_ir.arguments import public, require_seconds
 from torch_ir.debug.comparing.sources import TorchSource, external_tensors
-from torch_ir.debug.copies import copied
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.shrinking.minimal import minimal
 from torch_ir.debug.shrinking.reduced import Oracle, Reduced, count_elements
@@ -23,6 +22,7 @@ from torch_ir.passes.cutting.parts import nodes_alone
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.inline import inline_functions
 from torch_ir.passes.requirements import is_functional
+from torch_ir.torch_memory import copied
 from torch_ir.weights import check_weights
 
 

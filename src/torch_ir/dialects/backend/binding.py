@@ -17,7 +17,8 @@ from torch_ir.dialects.backend.sampling import close, samples
 from torch_ir.errors import InvalidIRError, PassError, counted, did_you_mean, short
 from torch_ir.ops.rules import note_registered
 from torch_ir.ops.schema import Argument, Schema, default_of, parse_schema
-from torch_ir.torch_api import fresh, operator_schema, overload, overload_name, pytree
+from torch_ir.torch_api import operator_schema, overload, overload_name, pytree
+from torch_ir.torch_memory import fresh
 
 Pattern = TypeVar("Pattern", bound=Callable[..., Any])
 

@@ -10,7 +10,8 @@ import torch  # noqa: TID253  # operators are bound where torch is
 
 from torch_ir.errors import PassError, Raised, attempt, first_line
 from torch_ir.ops.schema import Argument, Schema
-from torch_ir.torch_api import fresh, have_equal_bytes, is_inexact, pytree
+from torch_ir.torch_api import have_equal_bytes, is_inexact, pytree
+from torch_ir.torch_memory import fresh
 
 MAX_TRIES = 2_000
 COUNT = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch_ir.executor.codegen.lines import CodeLine
+from torch_ir.executor.codegen.lines import CodeLine, sequence
 from torch_ir.executor.codegen.local_names import LocalNames
 from torch_ir.executor.codegen.nodes import RUN_TIME
 from torch_ir.executor.plan import Plan, StateWrite
@@ -34,11 +34,12 @@ class StateWriter:
         return self._names.buffer(name) if name in self.buffers else self._names.value(name)
 
     def before(self) -> Iterator[CodeLine]:
-        """Yield tensors of the buffers' memory, on which gradients are recorded.
+        """Yield what checks the inputs, and tensors of the buffers' memory for gradients.
 
         Of memory that is written later gradients are told; that of a buffer which gets other
         memory stays as it is.
         """
+        yield from self._apart()
         renewed = {write.target for write in self._plan.writes if self._is_handed_over(write)}
         renewed = {self.buffers.get(target) for target in renewed}
         for name, first in self.buffers.items():
@@ -46,6 +47,15 @@ class StateWriter:
             if name == first:
                 source = f"{self._names.buffer(name)}.{'data' if name in renewed else 'detach()'}"
             yield CodeLine(f"{self._names.value(name)} = {source}")
+
+    def _apart(self) -> Iterator[CodeLine]:
+        inputs = self._plan.ir.input_names if self._names.is_main else ()
+        targets = {write.target for write in self._plan.writes}
+        written = [i for i, name in enumerate(inputs) if name in targets]
+        if written and len(inputs) > 1:
+            require = self._names.module.imported("torch_ir.executor.inputs", "require_apart")
+            values = sequence([self._names.value(name) for name in inputs], is_tuple=True)
+            yield CodeLine(f"{require}({(*inputs,)!a}, {values}, {(*written,)})")
 
     def after(self) -> Iterator[CodeLine]:
         """Yield what is written when the program ends."""
