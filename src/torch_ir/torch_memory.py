@@ -22,6 +22,11 @@ def storage_key(tensor: torch.Tensor) -> int:
     return storage_of(tensor) if has_plain_data(tensor) else id(tensor)
 
 
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor are all of its storage, in order."""
+    return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()
+
+
 def overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Return whether the extents of two strided tensors overlap in one storage."""
     if torch.strided not in (left.layout, right.layout) or left.layout is not right.layout:

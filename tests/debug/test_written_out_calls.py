@@ -124,7 +124,7 @@ def test_the_gradient_of_a_batch_norm_by_given_statistics_is_judged():
 @pytest.mark.parametrize("training", [True, False])
 def test_statistics_that_a_node_of_any_program_writes_are_compared(training):
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
-    given = {"input": x, "weight": x[0], "bias": x[1], "running_mean": x[2]}
+    given = {"input": x, "weight": x[0], "bias": x[1], "running_mean": x[2].clone()}
     given["running_var"] = x[3].abs()
     arguments = {**given, "training": training, "momentum": 0.1, "eps": 0.1}
     op_type = "aten.native_batch_norm.default"

@@ -11,7 +11,7 @@ import torch
 from torch_ir.backends.backend_registry import Options
 from torch_ir.backends.delegate import sizes_of
 from torch_ir.backends.protocol import SUPPORTED, DelegateBackend, Delegated, Support
-from torch_ir.errors import ExecutionError
+from torch_ir.errors import ExecutionError, InputError
 from torch_ir.executor.inputs import (
     flatten_arguments,
     require_apart,
@@ -19,12 +19,16 @@ from torch_ir.executor.inputs import (
     results_of,
 )
 from torch_ir.executor.uncopied import Uncopied
+from torch_ir.infer.storage import places, stride_readers
 from torch_ir.ir import IR, Constant, OpNode
 from torch_ir.ir.queries import shown_writes, written_values
+from torch_ir.ops.layouts import KEEPING_STRIDES
 from torch_ir.passes.decomposition import decompose
+from torch_ir.passes.functionalization.strided import from_wholes
 from torch_ir.semantics import has_denotation
 from torch_ir.semantics.denote import Evaluation, denote, require_denotations
 from torch_ir.semantics.dtypes import Array
+from torch_ir.torch_memory import is_whole
 from torch_ir.torch_modes import untraced
 from torch_ir.weights import check_weights
 
@@ -52,8 +56,9 @@ class ReferenceExecutor(Uncopied):
     def __init__(self, ir: IR, weights: Mapping[str, torch.Tensor]):
         self._payload: dict[str, Any] = dict(check_weights(ir, weights, strict=False))
         is_denoted = all(has_denotation(node.op_type) for node in ir.nodes)
-        self.ir = ir if is_denoted and not shown_writes(ir) else decompose(ir)
+        self.ir, _ = from_wholes(ir if is_denoted and not shown_writes(ir) else decompose(ir))
         require_denotations(self.ir)
+        self._read_by_strides = _read_by_strides(self.ir)
         self._turn = threading.Lock()
 
     def __repr__(self) -> str:
@@ -79,6 +84,12 @@ class ReferenceExecutor(Uncopied):
         inputs, given = flatten_arguments(self.ir, args, kwargs)
         names, written = self.ir.input_names, written_values(self.ir)
         require_apart(names, inputs, [i for i, name in enumerate(names) if name in written])
+        for name, tensor in zip(names, inputs, strict=True):
+            if name in self._read_by_strides and not is_whole(tensor):
+                raise InputError(
+                    f"input %{name} is a view, and the program reads its memory by strides",
+                    remedy=f"Give it a copy in memory of its own: {name}.contiguous().clone().",
+                )
         with self._turn:
             program = Evaluation(self.ir, self._payload, inputs, symbols=given)
             for _ in program.run(keep=False):
@@ -98,6 +109,28 @@ class ReferenceExecutor(Uncopied):
             elif mutation.target in given:
                 with torch.no_grad():
                     given[mutation.target].copy_(value)
+
+
+def _read_by_strides(ir: IR) -> frozenset[str]:
+    """The inputs whose memory nodes read by strides.
+
+    Raises:
+        ExecutionError: A node reads memory that is no value in row-major order, which arrays
+            of the denotation do not share.
+    """
+    readers = stride_readers(ir)
+    known, read = places(ir) if readers else {}, set[str]()
+    for node in readers:
+        place = known.get(node.inputs[0].name)
+        if node.op_type in KEEPING_STRIDES or place is None or not place.is_row_major:
+            raise ExecutionError(
+                f"{node.op_type} reads memory by strides, and the denotation has values alone",
+                node=node.name,
+                remedy="Give it what lies in row-major order (x.contiguous()), or use the "
+                "backend 'aten'.",
+            )
+        read.add(place.whole.name)
+    return frozenset(read)
 
 
 def compile_reference(
@@ -123,9 +156,11 @@ class ReferenceParts(DelegateBackend):
 
     def supports(self, node: OpNode, ir: IR) -> Support:
         """Return whether the operator has a denotation."""
-        if has_denotation(node.op_type):
-            return SUPPORTED
-        return Support.refused("it has no denotation")
+        if not has_denotation(node.op_type):
+            return Support.refused("it has no denotation")
+        if node in stride_readers(ir):
+            return Support.refused("it reads memory by strides, and the denotation has values")
+        return SUPPORTED
 
     def compile(self, ir: IR, payload: Mapping[str, torch.Tensor]) -> Delegated:
         """Return a function that evaluates the subgraph on each call."""

@@ -24,7 +24,6 @@ from torch_ir.debug.judging.storages import (
     View,
     address_of,
     bytes_around,
-    is_whole,
     view_of,
     view_text,
     whole_digest,
@@ -34,7 +33,7 @@ from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import Aliases, written_tensors
 from torch_ir.ir.queries import positions
 from torch_ir.torch_api import have_equal_bytes
-from torch_ir.torch_memory import has_plain_data, storage_key
+from torch_ir.torch_memory import has_plain_data, is_whole, storage_key
 
 
 class PlainCall(NamedTuple):

@@ -10,17 +10,19 @@ from torch.export import ExportedProgram  # needed to lower
 from torch_ir.arguments import public
 from torch_ir.dialects.rules import is_custom
 from torch_ir.edge.edge_program import EdgeOptions, EdgePass, EdgeProgram
-from torch_ir.errors import InvalidIRError
+from torch_ir.errors import InvalidIRError, PassError, counted
 from torch_ir.frontend import convert_exported_program
 from torch_ir.infer.engine import outside_of_modes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
+from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ops.rules import allow_collectives
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition import decomposed
 from torch_ir.passes.edge.lower import lower
 from torch_ir.passes.edge.memory_formats import with_memory_formats
 from torch_ir.passes.edge.strict import without_numbers
+from torch_ir.passes.functionalization.strided import from_wholes, strides_lost
 from torch_ir.torch_api import operator_schema
 
 Source: TypeAlias = IR | ExportedProgram
@@ -112,6 +114,14 @@ def _require_preservable(op_type: str) -> None:
 def _lowered(source: Source, preserve: tuple[str, ...], options: EdgeOptions) -> IR:
     core = _core(source, preserve)
     edge = lower(without_numbers(core) if options.strict else core)
+    found = Diagnostics()
+    for node, reason in strides_lost(core, edge):
+        found.add(about(Diagnostic("not-decomposable", reason), node))
+    found.raise_if_any(
+        PassError,
+        f"{counted(len(found), 'node')} cannot be lowered to Edge",
+        remedy="Give them what lies in row-major order: x.contiguous().",
+    )
     return edge if options.dim_order else with_memory_formats(edge)
 
 
@@ -127,5 +137,5 @@ def _core(source: Source, preserve: tuple[str, ...]) -> IR:
         )
     if source.dialect == "core_aten":
         require_allowed(source)
-        return source
+        return from_wholes(source)[0]
     return decomposed(source, "core_aten", preserve=preserve)

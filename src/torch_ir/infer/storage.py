@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from torch_ir.errors import Raised, attempt
-from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir import IR, FrozenDict, OpNode, TensorMeta
 from torch_ir.ir.aliases import Aliases
+from torch_ir.ir.queries import op_types
 from torch_ir.ir.symbols import Dim, SymExpr, as_dim
+from torch_ir.ops.layouts import KEEPING_STRIDES, READING_MEMORY
 
 if TYPE_CHECKING:
     import torch
 
     from torch_ir.infer.fake import Fakes
+    from torch_ir.infer.types import TensorType
 
 
 def decided_aliases(ir: IR) -> Aliases:
@@ -50,6 +53,50 @@ def elements_are_apart(sizes: Sequence[Dim], strides: Sequence[Dim]) -> bool:
     if len(numbers) < len(known):
         return len(known) <= _MOST_DIMS and _are_beyond(known)
     return _are_far(sorted(numbers)) or _are_counted_apart(numbers)
+
+
+def reads_strides(node: OpNode, type_of: Callable[[str], TensorType | None]) -> bool:
+    """Return whether a node makes other values of an operand with other strides.
+
+    Args:
+        node: The node.
+        type_of: The type of a value that it takes; None where it is not known.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   input %x: f32[4]
+        ...   input %s: f32[3]
+        ...   %v: f32[3, 2] = aten.unfold.default(%x, dimension=0, size=2, step=1)
+        ...   %y: f32[3, 2] = aten.select_scatter.default(%v, %s, dim=1, index=0)
+        ...   %z: f32[3, 2] = aten.select_scatter.default(%y, %s, dim=1, index=1)
+        ...   return %z
+        ... }''')
+        >>> [node.name for node in stride_readers(ir)]
+        ['y', 'z']
+    """
+    if node.op_type not in KEEPING_STRIDES:
+        return node.op_type in READING_MEMORY
+    type = type_of(node.inputs[0].name)
+    if type is None:
+        return True
+    is_expanded = any(not step and size != 1 for size, step in zip(*type[::2], strict=True))
+    return not (is_expanded or elements_are_apart(type.shape, type.strides))
+
+
+def stride_readers(ir: IR, given: Mapping[str, TensorType] = FrozenDict()) -> tuple[OpNode, ...]:
+    """Return the nodes of a graph of which :func:`reads_strides` says so.
+
+    Args:
+        ir: The graph.
+        given: The types of its inputs; those that are not given are taken to be contiguous.
+    """
+    from torch_ir.infer.fake import value_types
+
+    if (KEEPING_STRIDES | READING_MEMORY).isdisjoint(op_types(ir)):
+        return ()
+    types = value_types(ir, given)
+    return tuple([node for node in ir.nodes if reads_strides(node, types.get)])
 
 
 _MOST_DIMS, _MOST_ELEMENTS = 8, 1 << 20

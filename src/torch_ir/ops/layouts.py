@@ -5,11 +5,17 @@ from __future__ import annotations
 READING_MEMORY = frozenset(
     f"aten.{name}.default"
     for name in (
-        *("as_strided", "as_strided_copy", "as_strided_scatter"),
+        *("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter"),
         *("_reshape_alias", "_reshape_alias_copy", "resize", "resize_"),
     )
 )
 """Operators that mean what lies where, and not only a value, unless that is all of its storage."""
+
+KEEPING_STRIDES = frozenset(
+    f"aten.{name}.default" for name in ("diagonal_scatter", "select_scatter", "slice_scatter")
+)
+"""Operators that write to a copy with their operand's strides: what lies at one place in it, as
+windows of ``unfold`` do, is written together."""
 
 BY_LAYOUT = {"aten._linalg_det.default": (1, 2), "aten._linalg_slogdet.default": (2, 3)}
 """Results that depend on strides: of a matrix in row-major order, the transpose is factored."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.queries import kept_values
 from torch_ir.ops.variants import view_of
+from torch_ir.passes.functionalization.strided import strides_lost
 
 
 def with_views(ir: IR) -> IR:
@@ -13,7 +14,8 @@ def with_views(ir: IR) -> IR:
     Where nothing writes, a view has the values of its copy and costs nothing. Kernels then see the
     strides that they see in eager, and round as they do there. What the program gives away is
     copied still. Another shape of the same elements is a ``reshape``, a view wherever there can be
-    one: a kernel may lay its result out otherwise than torch says that it does.
+    one: a kernel may lay its result out otherwise than torch says that it does. All copies stay,
+    if a node reads memory by strides that views would change.
 
     Example:
         >>> from torch_ir.ir import OpNode, TensorMeta
@@ -30,7 +32,8 @@ def with_views(ir: IR) -> IR:
         for node in ir.nodes
     ]
     functions = {name: with_views(function) for name, function in ir.functions.items()}
-    return ir.replace(nodes=nodes, functions=functions)
+    made = ir.replace(nodes=nodes, functions=functions)
+    return made if next(strides_lost(ir, made), None) is None else ir
 
 
 def with_reshapes(ir: IR) -> IR:

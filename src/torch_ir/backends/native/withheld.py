@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from torch_ir.backends.state_writes import is_state_write
 from torch_ir.infer.fake import value_types
+from torch_ir.infer.storage import stride_readers
 from torch_ir.infer.types import contiguous
 from torch_ir.ir import IR, MemoryFormat, OpNode
-from torch_ir.ops.layouts import BY_LAYOUT, READING_MEMORY
+from torch_ir.ops.layouts import BY_LAYOUT
 
 _QUOTIENTS = frozenset(("floor_divide", "remainder", "fmod", "div", "divide"))
 _ARRANGED = frozenset(("aten.addmm.default", "aten.linear.default", "aten.mm.default"))
@@ -78,7 +79,8 @@ def _divides_by_data(node: OpNode) -> bool:
 def _layout_bound(ir: IR) -> frozenset[str]:
     """The nodes that read memory by strides, and those from whose results such memory may come."""
     found: set[str] = set()
-    left = [node for node in ir.nodes if _reads_memory(node, ir) or _draws_by_memory(node, ir)]
+    left = [*stride_readers(ir)]
+    left += [node for node in ir.nodes if _by_layout(node, ir) or _draws_by_memory(node, ir)]
     while left:
         node = left.pop()
         if node.name in found:
@@ -101,11 +103,9 @@ def _making_shown_views(ir: IR) -> frozenset[str]:
     return frozenset(found)
 
 
-def _reads_memory(node: OpNode, ir: IR) -> bool:
-    """Whether strides decide what is in a result that something uses."""
+def _by_layout(node: OpNode, ir: IR) -> bool:
+    """Whether strides decide in which order a result that something uses was computed."""
     results = BY_LAYOUT.get(node.op_type, ())
-    if not results:
-        return node.op_type in READING_MEMORY
     of_order = {meta.name for meta in node.outputs if meta.producer_output_idx in results}
     return not of_order.isdisjoint((*ir.users, *ir.output_names))
 

@@ -25,6 +25,7 @@ from torch_ir.debug.comparing.sources import (
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.reference.denotation import REFUSED, Meaning, Meanings, meaning_of
 from torch_ir.debug.reference.eager_call import bind
+from torch_ir.debug.reference.strides import READS_MEMORY, part_reads_memory
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.debug.shrinking.minimal import minimal
 from torch_ir.errors import Raised, TorchIRError, attempt, error_text
@@ -211,6 +212,8 @@ def node_faults(
         state = replace(state, is_exact=False)
     if isinstance(meaning, str):
         return meaning
+    if part_reads_memory(body, state.values):
+        return READS_MEMORY
     if meaning.open_reason:
         return state.judging.form_faults(body, known, results) or meaning.open_reason
     slack = partial(state.slack, [node], node.outputs)
@@ -244,6 +247,8 @@ def region_faults(
     meaning = meaning_of(body.replace(signature=None))
     if isinstance(meaning, str):
         return meaning
+    if part_reads_memory(body, values):
+        return READS_MEMORY
     if meaning.open_reason:
         return meaning.open_reason
     slack = partial(state.slack, nodes, returned)

@@ -19,6 +19,7 @@ from torch_ir.debug.capture import Captured
 from torch_ir.debug.judging.backends import WholePrograms
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import bind, call_plainly
+from torch_ir.debug.reference.strides import part_reads_memory
 from torch_ir.debug.tensor_comparison import compare_tensors
 from torch_ir.errors import (
     BackendError,
@@ -126,14 +127,14 @@ class TorchSource:
 
 @dataclass(frozen=True)
 class ReferenceSource:
-    """The denotation; torch for what has none."""
+    """The denotation; torch for what has none, and for what strides of values decide."""
 
     name: str = "reference"
 
     def call(self, body: IR, values: Values, symbols: Symbols) -> Sequence[torch.Tensor]:
         """Evaluate a part."""
         meaning = meaning_of(body.replace(signature=None))
-        if isinstance(meaning, str):
+        if isinstance(meaning, str) or part_reads_memory(body, values):
             return TorchSource().call(body, values, symbols)
         inputs = [values[meta.name] for meta in body.graph_inputs]
         with np.errstate(all="ignore"):

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
-from torch_ir.debug.judging.storages import is_whole
+from torch_ir.debug.judging.storages import view_of
 from torch_ir.debug.judging.tally import Tally
 from torch_ir.debug.reference.denotation import DRAWS, REFUSED, Meanings, errors_of
+from torch_ir.debug.reference.strides import READS_MEMORY, reads_memory
 from torch_ir.debug.reference.tolerance_check import Error
 from torch_ir.errors import TorchIRError
 from torch_ir.infer.bindings import Symbols
+from torch_ir.infer.storage import share_elements
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.ops.effects import never_writes
-from torch_ir.ops.layouts import READING_MEMORY
 from torch_ir.semantics.dtypes import NO_COMPLEX32, Complex32Error
 from torch_ir.torch_memory import copied
 
@@ -55,8 +56,10 @@ class Denoting:
     ) -> Iterator[tuple[str, Error]]:
         """Yield the difference of each value from the denotation, as ``errors_of`` does."""
         meaning = self.meanings.of(node)
-        if node.op_type in READING_MEMORY and not is_whole(inputs[0]):
-            meaning = f"{node.op_type} reads memory, not a value"
+        if reads_memory(node, inputs):
+            meaning = READS_MEMORY
+        if _reads_what_it_writes(node, inputs, written):
+            meaning = "it reads what it writes, in an order of its kernel"
         if any(t.layout != torch.strided for t in (*inputs, *outputs, *written.values())):
             meaning = "NumPy has no sparse tensors"
         if isinstance(meaning, str):
@@ -95,6 +98,18 @@ class Denoting:
     def _left_random(self, node: OpNode) -> None:
         self.random.append(node.name)
         self._tally.left(node, DRAWS)
+
+
+def _reads_what_it_writes(
+    node: OpNode, inputs: Sequence[torch.Tensor], written: Mapping[str, torch.Tensor]
+) -> bool:
+    """Whether an operand lies over a part of one that a node writes, in another way."""
+    places = {meta.name: (view_of(x), x) for meta, x in zip(node.inputs, inputs, strict=True)}
+    return any(
+        view != places[name][0] and share_elements(places[name][1], other)
+        for name in written
+        for view, other in places.values()
+    )
 
 
 def may_resize(ir: IR) -> bool:

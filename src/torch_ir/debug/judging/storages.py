@@ -179,11 +179,6 @@ def view_text(view: View) -> str:
     return f"offset {offset} with sizes {list(shape)} and strides {list(strides)}"
 
 
-def is_whole(tensor: torch.Tensor) -> bool:
-    """Return whether the elements of a tensor are all of its storage, in order."""
-    return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()
-
-
 def bytes_around(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of a tensor's whole storage."""
     return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())

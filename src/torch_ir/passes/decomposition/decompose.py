@@ -14,7 +14,7 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.analysis.gradient_stops import with_lost_stops
-from torch_ir.ir.diagnostics import Diagnostics
+from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
 from torch_ir.ops.rules import (
@@ -30,6 +30,7 @@ from torch_ir.passes.decomposition.table import OURS, torch_table
 from torch_ir.passes.edge.memory_formats import without_memory_formats
 from torch_ir.passes.functionalization import without_writes
 from torch_ir.passes.functionalization.copies import with_fresh_results, with_own_results
+from torch_ir.passes.functionalization.strided import from_wholes, strides_lost
 from torch_ir.steps import uncollected
 from torch_ir.torch_api import custom_ops, operator_count
 
@@ -201,9 +202,11 @@ def _bound_patterns(preserve: frozenset[str]) -> dict[str, Decomposition]:
 
 def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
     found = Diagnostics()
-    functional = without_writes(ir)
+    functional, _ = from_wholes(without_writes(ir))
     shared = Shared(settings, Fakes(functional))
     result = lowered(functional, shared, "", found)
+    for node, reason in strides_lost(functional, result):
+        found.add(about(Diagnostic("not-decomposable", reason), node))
     found.raise_if_any(
         PassError,
         f"{counted(len(found), 'node')} cannot be decomposed into {target}",

@@ -11,6 +11,7 @@ from torch_ir.infer.bindings import Symbols
 from torch_ir.infer.fake import call_on
 from torch_ir.infer.hints import samplings
 from torch_ir.infer.resolve import has_expression
+from torch_ir.infer.storage import stride_readers
 from torch_ir.infer.types import TensorType, contiguous
 from torch_ir.ir import IR, Location, OpNode, TensorMeta
 from torch_ir.ir.aliases import StorageGroups
@@ -181,20 +182,15 @@ class _Misses:
             self.found[id(node.outputs)] = depth, node, reason
 
 
-_LAYOUT_READERS = frozenset(
-    f"aten.{name}.default"
-    for name in ("as_strided", "as_strided_", "as_strided_copy", "as_strided_scatter")
-)
-
-
 def _layout_reader(ir: IR, names: list[str]) -> str:
     """Return the name of a node that some values reach and whose result their strides decide."""
-    if not any(node.op_type in _LAYOUT_READERS for node in ir.nodes):
+    readers = {node.name for node in stride_readers(ir)}
+    if not readers:
         return ""
     seen: set[str] = set()
     while names:
         for user in ir.users.get(names.pop(), ()):
-            if user.op_type in _LAYOUT_READERS:
+            if user.name in readers:
                 return user.name
             if user.name not in seen:
                 seen.add(user.name)
