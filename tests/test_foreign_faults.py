@@ -205,6 +205,74 @@ def test_a_backend_that_writes_to_its_inputs_disagrees():
     assert "the backend writes to its input %x" in str(report)
 
 
+class Overwrites(torch_ir.DelegateBackend):
+    """Gives the right results, and adds to the weights that it holds, then or when."""
+
+    name = "overwrites"
+
+    def __init__(self, compiling: bool):
+        self.compiling = compiling
+
+    def supports(self, node, ir):
+        return SUPPORTED
+
+    def compile(self, ir, payload):
+        def write():
+            for tensor in payload.values():
+                tensor.add_(1)
+
+        def call(*given):
+            held = dict(payload)
+            left = iter(given)
+            inputs = [held[n] if n in held else next(left) for n in ir.input_names]
+            made = [result.clone() for result in run(*inputs)]
+            if not self.compiling:
+                write()
+            return made
+
+        run = torch_ir.IRExecutor(ir, {})
+        if self.compiling:
+            write()
+        return call
+
+
+COPIES = "It has to write to copies: what it is given is the caller's."
+
+
+@pytest.mark.parametrize("compiling", [True, False])
+def test_a_backend_that_writes_to_weights_is_told_of(compiling):
+    model = torch.nn.Linear(2, 3).eval()
+    ir = torch_ir.extract_ir(model, (X,))
+
+    def weights():
+        return {key: value.clone() for key, value in model.state_dict().items()}
+
+    backend = Overwrites(compiling)
+    if compiling:
+        for inputs in ((), ((X,),)):
+            use = torch_ir.validate if inputs else torch_ir.compile
+            with pytest.raises(torch_ir.BackendError) as caught:
+                use(ir, weights(), *inputs, backend=backend)
+            told = "the backend 'overwrites' writes to the weight %p_weight while it compiles"
+            assert str(caught.value) == f"{told}\n{COPIES}"
+        return
+    told = "the backend 'overwrites' writes to the weight %p_weight"
+    with pytest.raises(torch_ir.ExecutionError, match=told):
+        torch_ir.compile(ir, weights(), backend=backend)(X)
+    report = torch_ir.validate(ir, weights(), (X,), backend=backend)
+    assert report.verdict == "disagree"
+    assert told in str(report).replace("\n      ", " ")
+    comparison = torch_ir.compare(ir, weights(), (X,), run=backend)
+    assert told in str(comparison).replace("\n      ", " ")
+
+
+def test_a_compiled_program_refuses_a_backend_that_writes_to_an_argument():
+    x = torch.ones(2)
+    told = "the backend 'zeroes' writes to its input %x"
+    with pytest.raises(torch_ir.ExecutionError, match=told):
+        torch_ir.compile(IR, {}, backend=Zeroes())(x)
+
+
 def test_a_pass_gives_a_result_of_a_pass():
     with pytest.raises(torch_ir.PassError) as caught:
         run_passes(IR, [Still()])

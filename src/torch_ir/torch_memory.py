@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_ir.torch_api import extent_of, in_place_of, pytree, storage_of
+from torch_ir.torch_api import extent_of, in_place_of, pytree, storage_of, version_of
 
 
 def has_plain_data(tensor: torch.Tensor) -> bool:
@@ -25,6 +25,19 @@ def storage_key(tensor: torch.Tensor) -> int:
 def is_whole(tensor: torch.Tensor) -> bool:
     """Return whether the elements of a tensor are all of its storage, in order."""
     return tensor.is_contiguous() and tensor.nbytes == tensor.untyped_storage().nbytes()
+
+
+def writes_to(values: Iterable[Any]) -> list[int]:
+    """Count the writes of torch to each tensor among some values; of inference none are known.
+
+    Example:
+        >>> x = torch.zeros(2)
+        >>> before = writes_to([x, 3])
+        >>> x.add_(1), writes_to([x, 3]) == before
+        (tensor([1., 1.]), False)
+    """
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return [0 if tensor.is_inference() else version_of(tensor) for tensor in tensors]
 
 
 def overlap(left: torch.Tensor, right: torch.Tensor) -> bool:

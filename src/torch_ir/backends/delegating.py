@@ -40,6 +40,7 @@ from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import functional_form
 from torch_ir.torch_api import MAX_GUARDS, constant_tensors, plain_guard
+from torch_ir.torch_memory import writes_to
 from torch_ir.torch_modes import is_watched, untraced
 from torch_ir.weights import check_weights
 from torch_ir.weights.presence import require_weights
@@ -270,6 +271,7 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
     ]
     count = len(call.outputs)
     taken = [meta.name for meta in call.inputs if meta.name not in delegate.held]
+    on = on if guarded is not None else _unwriting(backend, taken, on)
     made_in = {
         i: taken.index(delegate.written[meta.name])
         for i, meta in enumerate(call.outputs)
@@ -315,6 +317,23 @@ def _kernel(backend: str, call: OpNode, delegate: Delegate) -> DirectKernel:
 
     on_plain = None if guarded is None else _on_plain(guarded, run)
     return DirectKernel(run, delegate.is_pure, made_in, on_plain)
+
+
+def _unwriting(
+    backend: str, names: Sequence[str], on: Callable[[tuple[Any, ...]], Any]
+) -> Callable[[tuple[Any, ...]], Any]:
+    """What refuses results where a backend has written to an argument, which is the caller's."""
+
+    def run(given: tuple[Any, ...]) -> Any:
+        before = writes_to(given)
+        made = on(given)
+        now = writes_to(given)
+        if now != before:
+            name = next(n for n, a, b in zip(names, before, now, strict=True) if a != b)
+            raise ExecutionError(f"the backend {backend!r} writes to its input %{name}")
+        return made
+
+    return run
 
 
 def _on_plain(

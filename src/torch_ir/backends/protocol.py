@@ -11,6 +11,7 @@ from torch_ir.arguments import public
 from torch_ir.backends.known_options import Known
 from torch_ir.errors import BackendError, ExecutionError, code_of
 from torch_ir.ir import IR, OpNode
+from torch_ir.torch_memory import writes_to
 
 if TYPE_CHECKING:
     import torch
@@ -197,16 +198,53 @@ def compiled_by(backend: DelegateBackend, body: IR, held: Mapping[str, torch.Ten
         held: Those of its inputs that are the same in every call.
 
     Raises:
-        BackendError: It is nothing that can be called. What compiling raises comes through.
+        BackendError: It is nothing that can be called, or compiling writes to what is held. What
+            compiling raises comes through.
     """
+    before = writes_to(held.values())
     made = backend.compile(body, held)
+    if name := _written(held, before):
+        raise BackendError(
+            f"the backend {backend.name!r} writes to the weight %{name} while it compiles",
+            remedy=_KEEP,
+        )
     if not callable(made):
         raise BackendError(
             f"asked to compile {body.model_name!r}, the backend {backend.name!r} gave a value of "
             f"type {type(made).__name__}, not a function",
             remedy="Return a function that takes the inputs in order and gives the outputs.",
         )
-    return made
+    return made if isinstance(made, TupleCalled) else _Watched(backend.name, made, held)
+
+
+_KEEP = "It has to write to copies: what it is given is the caller's."
+
+
+def _written(tensors: Mapping[str, torch.Tensor], before: Sequence[int]) -> str:
+    """The first tensor that was written to since its writes were counted."""
+    now = writes_to(tensors.values())
+    return next((n for n, a, b in zip(tensors, before, now, strict=True) if a != b), "")
+
+
+class _Watched:
+    """A compiled subgraph that is told where it writes to what it holds."""
+
+    def __init__(self, backend: str, compiled: Delegated, held: Mapping[str, torch.Tensor]):
+        self._backend, self._compiled, self._held = backend, compiled, held
+
+    def __call__(self, *given: Any) -> Sequence[torch.Tensor]:
+        """Run it.
+
+        Raises:
+            ExecutionError: It writes to a weight.
+        """
+        before = writes_to(self._held.values())
+        made = self._compiled(*given)
+        if name := _written(self._held, before):
+            raise ExecutionError(
+                f"the backend {self._backend!r} writes to the weight %{name}", remedy=_KEEP
+            )
+        return made
 
 
 class TupleCalled(ABC):

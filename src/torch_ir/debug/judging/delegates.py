@@ -17,7 +17,7 @@ import torch
 from torch_ir.backends.delegate import CALL, function_of, sizes_of
 from torch_ir.backends.delegating import Delegate, listed, misfit
 from torch_ir.backends.native.attempts import is_same
-from torch_ir.backends.protocol import DelegateBackend, Delegated
+from torch_ir.backends.protocol import DelegateBackend, Delegated, compiled_by
 from torch_ir.debug.judging.accumulation import Accumulation
 from torch_ir.debug.reference.denotation import Meaning, allowances, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, with_one_unit
@@ -280,7 +280,7 @@ class _DelegateCall:
             return None
         held = {n: t for n, t in self.delegate.held.items() if n in body.input_names}
         given = {meta.name: known[meta.name] for meta in body.graph_inputs}
-        compiled = attempt(backend.compile, body, held)
+        compiled = attempt(compiled_by, backend, body, held)
         if isinstance(compiled, Raised):  # it refuses the part
             return None
         return list(self.compared(body, meaning, given, self.called(body, compiled, given), known))
