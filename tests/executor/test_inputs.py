@@ -15,7 +15,13 @@ from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTens
 import torch_ir
 from small_models import CASES
 from torch_ir.debug import capture, profile, validate
-from torch_ir.errors import ExecutionError, InputError, MissingWeightsError, TorchIRError
+from torch_ir.errors import (
+    CompileError,
+    ExecutionError,
+    InputError,
+    MissingWeightsError,
+    TorchIRError,
+)
 from torch_ir.executor import IRExecutor, compile_graph, execute_ir
 from torch_ir.ir.text import parse
 from torch_ir.semantics.denote import denote
@@ -286,3 +292,43 @@ def test_the_denotation_takes_arrays_and_dense_tensors_only():
         if name != "array":
             with pytest.raises(InputError):
                 denote(ir, {}, [make()])
+
+
+@pytest.fixture
+def default_dtype():
+    before = torch.get_default_dtype()
+    yield torch.set_default_dtype
+    torch.set_default_dtype(before)
+
+
+HALVES = torch_ir.parse("""ir {
+  input %x: i64[3]
+  %y: f32[3] = aten.mul.Tensor(%x, other=0.5)
+  return %y
+}""")
+OF_FLOATS = torch_ir.parse("""ir {
+  input %x: f32[3]
+  %y: f32[3] = aten.mul.Tensor(%x, other=0.5)
+  return %y
+}""")
+
+
+def test_a_program_whose_types_the_default_dtype_decides_runs_with_that_of_compiling(
+    default_dtype,
+):
+    graph, floats = torch_ir.compile(HALVES, {}), torch_ir.compile(OF_FLOATS, {})
+    x = torch.arange(3)
+    assert graph(x)[0].dtype == torch.float32
+    default_dtype(torch.float64)
+    with pytest.raises(ExecutionError) as caught:
+        graph(x)
+    assert str(caught.value) == (
+        "torch's default dtype is torch.float64, and the program was compiled for "
+        "torch.float32: some of its results would have another type\n"
+        "Call torch.set_default_dtype(torch.float32) before."
+    )
+    assert torch.equal(floats(x.float())[0], x.float() * 0.5)
+    with pytest.raises(CompileError, match=r"expected f64\[3\], got f32\[3\]"):
+        torch_ir.compile(HALVES, {})  # what was checked under another default is checked again
+    default_dtype(torch.float32)
+    assert graph(x)[0].dtype == torch.float32

@@ -303,6 +303,24 @@ def require_apart(
                 )
 
 
+def require_default_dtype(expected: torch.dtype | None) -> None:
+    """Require that torch's default dtype is as it was when a program was compiled.
+
+    Args:
+        expected: What it was; None where it decides no result.
+
+    Raises:
+        ExecutionError: It is another.
+    """
+    now = torch.get_default_dtype()
+    if expected not in (None, now):
+        raise ExecutionError(
+            f"torch's default dtype is {now}, and the program was compiled for {expected}: some "
+            "of its results would have another type",
+            remedy=f"Call torch.set_default_dtype({expected}) before.",
+        )
+
+
 def require_unwatched(subject: str) -> None:
     """Refuse a call that is transformed or traced, of what does not compute by torch's operators.
 

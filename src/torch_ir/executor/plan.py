@@ -96,6 +96,7 @@ class Plan:
         writes_inside: Whether in-place operators of the program write to any value.
         first_state_write: Position of the first step that writes to a buffer; None if none does.
         input_devices: The device of each input that has a place of its own, by name.
+        default_dtype: torch's default dtype, if it decides what nodes give.
     """
 
     ir: IR
@@ -108,6 +109,7 @@ class Plan:
     writes_inside: bool
     first_state_write: int | None
     input_devices: Mapping[str, torch.device] = FrozenDict()
+    default_dtype: torch.dtype | None = None
 
 
 def make_plan(

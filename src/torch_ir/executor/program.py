@@ -17,14 +17,19 @@ from torch_ir.executor.codegen.lines import CodeLine
 from torch_ir.executor.codegen.module import Compiled, CompiledModule, compile_source
 from torch_ir.executor.codegen.run_time import NoTensorError
 from torch_ir.executor.codegen.source import write_source
-from torch_ir.executor.inputs import Results, check_inputs, first_result
+from torch_ir.executor.inputs import Results, check_inputs, first_result, require_default_dtype
 from torch_ir.executor.listeners import Listener, ListenerError, StopError, guarded
 from torch_ir.executor.plan import Plan
 from torch_ir.executor.state import State
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.diagnostics import error_at
-from torch_ir.ir.queries import has_complex, makes_sparse, op_types, written_values
+from torch_ir.ir.queries import (
+    has_complex,
+    makes_sparse,
+    op_types,
+    written_values,
+)
 from torch_ir.torch_api import (
     MAX_GUARDS,
     BelowAutograd,
@@ -91,7 +96,6 @@ class CompiledProgram:
         self.state = State(plan.ir, payload)
         self.payload: dict[str, torch.Tensor] = {**payload, **self.state.tensors}
         self.module = module.bind(self.payload)
-        self._turn = self.state.turn
         self.device = device
         places = {tensor.device for tensor in self.payload.values()}
         kinds = {place.type for place in (device, *places, *plan.input_devices.values())}
@@ -101,8 +105,8 @@ class CompiledProgram:
         self._is_direct = _is_direct(plan)
         self._below = None if self._is_direct else _level(plan, self.payload)
         self._observed: dict[tuple[bool, bool], Compiled] = {}
-        has_symbols = self.module.symbols or self.module.returned_symbols
-        self._is_plain = not (has_symbols or grad or self._turn)
+        taken = self.module.symbols, self.module.returned_symbols, grad, self.state.turn
+        self._is_plain = not any(taken)
 
     @public
     def plain_call(
@@ -139,9 +143,9 @@ class CompiledProgram:
                 return self.execute(args, module)
         if module is None and not self.grad and not all(map(has_storage, args)):
             module = self.differentiator.recorded()  # in a dense value's place, results are dense
-        if self._turn is not None:
+        if self.state.turn is not None:
             self.state.require_outside()
-            with self._turn:
+            with self.state.turn:
                 self.state.require_whole()
                 return self._call(args, module or self.module)
         return self._call(args, module or self.module)
@@ -156,7 +160,9 @@ class CompiledProgram:
 
         Raises:
             InputError: An input does not fit.
+            ExecutionError: torch's default dtype is another, and would be that of results.
         """
+        require_default_dtype(self.plan.default_dtype)
         ir, places = self.plan.ir, self.plan.input_devices
         if places and len(inputs) == len(ir.graph_inputs):
             written = written_values(ir)
@@ -208,14 +214,13 @@ class CompiledProgram:
             InputError: An input does not fit.
             ExecutionError: As :meth:`execute`.
         """
-        ir = self.plan.ir
         inputs, symbols = self.checked(inputs, {})
         values = [symbols[name] for name in module.symbols]
         self.state.require_outside()
         with self.state.in_turn(), _without_autocast(self._device_types):
             self.state.require_whole()
             results = self._call_recording((*inputs, *values), module)
-        return results[: len(ir.graph_outputs)]
+        return results[: len(self.plan.ir.graph_outputs)]
 
     def _call(self, args: tuple[Any, ...], module: Compiled) -> tuple[Any, ...]:
         if is_transformed(args):

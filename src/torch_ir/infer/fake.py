@@ -346,7 +346,8 @@ def value_types(ir: IR, given: Mapping[str, TensorType] = {}) -> Mapping[str, Te
     Graph inputs and weights are taken to be contiguous, if not ``given`` by the names that nodes
     use; constants have their own strides. Without ``given``, they are kept with the graph.
     """
-    return _value_types(ir, given) if given else ir.view(value_types, lambda: _value_types(ir, {}))
+    key = value_types, torch.get_default_dtype()
+    return _value_types(ir, given) if given else ir.view(key, lambda: _value_types(ir, {}))
 
 
 def _value_types(ir: IR, given: Mapping[str, TensorType]) -> Mapping[str, TensorType]:

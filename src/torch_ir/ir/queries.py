@@ -13,7 +13,7 @@ from torch_ir.ir.node import OpNode
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.tree import Signature, TensorLeaf, Tree, ValueLeaf, leaves
-from torch_ir.ir.values import attribute_symbols
+from torch_ir.ir.values import DType, attribute_symbols
 from torch_ir.ops.effects import Effects
 from torch_ir.ops.effects import effects as effects_of
 
@@ -443,3 +443,30 @@ def _effects_of_functions(ir: IR, node: OpNode) -> Effects:
         checks=any(found.checks for found in inner),
         is_known=not writes and all(found.is_known for found in inner),
     )
+
+
+def has_default_dtype(ir: IR) -> bool:
+    """Return whether torch's default dtype may decide what a node of a program gives.
+
+    It does for numbers, where no operand and no argument has a floating-point type.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> [has_default_dtype(parse(f'''ir {{
+        ...   input %x: {kind}[2]
+        ...   %y: f32[2] = aten.mul.Tensor(%x, 0.5)
+        ...   return %y
+        ... }}''')) for kind in ("i64", "f32")]
+        [True, False]
+    """
+    return any(
+        node.op_type.startswith(("aten.", "prims."))
+        and not isinstance(node.attrs.get("dtype"), DType)
+        and any(_is_inexact(meta) for meta in node.outputs)
+        and not any(_is_inexact(meta) for meta in node.inputs)
+        for _, _, node in walk(ir)
+    )
+
+
+def _is_inexact(meta: TensorMeta) -> bool:
+    return meta.dtype.startswith(("float", "bfloat", "complex"))

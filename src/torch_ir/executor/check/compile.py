@@ -26,7 +26,7 @@ from torch_ir.infer.slots import Slots
 from torch_ir.infer.types import TensorType
 from torch_ir.ir import IR, Constant, Device, Dim, OpNode, TensorMeta
 from torch_ir.ir.diagnostics import Diagnostic, DiagnosticError, compile_error, errors_among
-from torch_ir.ir.queries import layout_of, makes_sparse, op_types
+from torch_ir.ir.queries import has_default_dtype, layout_of, makes_sparse, op_types
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import RUN_DEVICE, attribute_leaves, layout_name
 from torch_ir.ops.bodies import AUTOCAST_REGION
@@ -112,10 +112,14 @@ def _compile(
     compiler = _Compiler(run_device, collect, check_types, recorded)
     values = where.moved(compiler.payload(ir, tensors))
 
+    default = torch.get_default_dtype()
+
     def compiled() -> tuple[Plan, CompiledModule]:
         compiler.structure(ir)
         compiler.on_cpu = _is_on_cpu(where)
-        plan = replace(compiler.plan(ir, values), input_devices=where.inputs)
+        known = default if has_default_dtype(ir) else None
+        plan = compiler.plan(ir, values)
+        plan = replace(plan, input_devices=where.inputs, default_dtype=known)
         compiler.raise_findings()
         return plan, compile_source(
             write_source(plan, run_device, recorded=recorded), ir.model_name
@@ -123,7 +127,7 @@ def _compile(
 
     strides = tuple([_strides(tensor) for tensor in values.values()])
     operators = tuple([_registered(op_type) for op_type in op_types(ir)])
-    key = ("compiled", run_device, check_types, recorded, strides, operators, allowances())
+    key = "compiled", run_device, check_types, recorded, strides, operators, allowances(), default
     if compiler.findings:
         compiled()
     plan, module = ir.view(key, compiled)  # a graph that is compiled again is not looked at again

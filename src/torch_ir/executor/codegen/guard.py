@@ -16,6 +16,7 @@ def guard_lines(
     ir: IR,
     device: torch.device,
     places: Mapping[str, torch.device],
+    default_dtype: torch.dtype | None,
 ) -> list[str]:
     """Write a function ``accepts`` that solves for the symbols of inputs that fit.
 
@@ -27,6 +28,7 @@ def guard_lines(
         ir: The graph.
         device: Where the inputs must be.
         places: Where those must be that have a place of their own, by name.
+        default_dtype: What torch's default dtype must be; None where it decides nothing.
     """
     names = module.names
     inputs = [names.of("checked input", meta.name) for meta in ir.graph_inputs]
@@ -35,6 +37,9 @@ def guard_lines(
         return ["", head, "    return None", ""]
     symbols = {name: names.of("checked symbol", name) for name in sorted(ir.given_symbols)}
     tests: list[str] = []
+    if default_dtype is not None:
+        default = module.literal(default_dtype, frozen=True)
+        tests.append(f"{module.imported('torch', 'get_default_dtype')}() is {default}")
     late: list[str] = []
     bound: list[str] = []
     for name, meta in zip(inputs, ir.graph_inputs, strict=True):

@@ -75,7 +75,7 @@ def write_source(
     body = main.lines()
     names = [(main.state.external(name), name) for name in plan.external]
     payload = [CodeLine(f"    {given} = payload[{name!a}]") for given, name in names]
-    accepts = guard_lines(module, plan.ir, device, plan.input_devices)
+    accepts = guard_lines(module, plan.ir, device, plan.input_devices, plan.default_dtype)
     functions = [
         line for path, inner in _functions(plan) for line in _function(module, path, inner)
     ]
