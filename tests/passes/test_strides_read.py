@@ -134,6 +134,21 @@ def test_the_denotation_refuses_an_input_whose_memory_is_read_and_is_not_its_own
     )
 
 
+def test_the_denotation_refuses_a_weight_whose_memory_is_read_and_lies_in_another_order():
+    ir = parse("""ir {
+      weight @w: f32[3, 4]
+      %y: f32[3, 2] = aten.as_strided.default(@w, size=[3, 2], stride=[1, 3])
+      return %y
+    }""")
+    weight = torch.arange(12.0).view(3, 4)
+    expected = torch.as_strided(weight, (3, 2), (1, 3))
+    assert torch.equal(torch_ir.compile(ir, {"w": weight}, backend="reference")()[0], expected)
+    turned = {"w": weight.t().contiguous().t()}
+    assert not torch.equal(torch_ir.compile(ir, turned)()[0], expected)
+    with pytest.raises(ExecutionError, match="reads memory by strides"):
+        torch_ir.compile(ir, turned, backend="reference")
+
+
 def test_copies_stay_where_views_would_change_what_is_read():
     ir = parse("""ir {
       dialect "edge"

@@ -58,7 +58,7 @@ class ReferenceExecutor(Uncopied):
         is_denoted = all(has_denotation(node.op_type) for node in ir.nodes)
         self.ir, _ = from_wholes(ir if is_denoted and not shown_writes(ir) else decompose(ir))
         require_denotations(self.ir)
-        self._read_by_strides = _read_by_strides(self.ir)
+        self._read_by_strides = _read_by_strides(self.ir, self._payload)
         self._turn = threading.Lock()
 
     def __repr__(self) -> str:
@@ -111,8 +111,8 @@ class ReferenceExecutor(Uncopied):
                     given[mutation.target].copy_(value)
 
 
-def _read_by_strides(ir: IR) -> frozenset[str]:
-    """The inputs whose memory nodes read by strides.
+def _read_by_strides(ir: IR, weights: Mapping[str, torch.Tensor]) -> frozenset[str]:
+    """The values that are given whose memory nodes read by strides.
 
     Raises:
         ExecutionError: A node reads memory that is no value in row-major order, which arrays
@@ -120,9 +120,14 @@ def _read_by_strides(ir: IR) -> frozenset[str]:
     """
     readers = stride_readers(ir)
     known, read = places(ir) if readers else {}, set[str]()
+    held = {name: weights.get(key) for name, (key, _) in ir.external_values().items()}
+    turned = {
+        name for name, tensor in held.items() if not (tensor is None or tensor.is_contiguous())
+    }
     for node in readers:
         place = known.get(node.inputs[0].name)
-        if node.op_type in KEEPING_STRIDES or place is None or not place.is_row_major:
+        is_ordered = place is not None and place.is_row_major and place.whole.name not in turned
+        if node.op_type in KEEPING_STRIDES or place is None or not is_ordered:
             raise ExecutionError(
                 f"{node.op_type} reads memory by strides, and the denotation has values alone",
                 node=node.name,
