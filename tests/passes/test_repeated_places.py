@@ -81,14 +81,27 @@ def test_memory_is_read_by_strides_as_it_lies_in_eager(name, kind):
         assert all(map(torch.equal, made, model(x.clone())))
 
 
-def test_memory_in_another_order_is_not_read_by_strides_in_a_program_that_writes():
+def test_memory_in_another_order_is_read_by_strides_in_a_program_that_writes():
     class Reads(nn.Module):
         def forward(self, x):
             y = x.t() + 1
             y.mul_(2)
             return y.as_strided((4,), (1,))
 
-    ir = torch_ir.extract_ir(Reads(), (torch.rand(4, 3),))
+    model, x = Reads(), torch.rand(4, 3)
+    ir = torch_ir.extract_ir(model, (x,))
+    for program in (torch_ir.functionalize(ir), torch_ir.decompose(ir), torch_ir.to_edge(ir).ir()):
+        assert torch.equal(torch_ir.IRExecutor(program, {})(x), model(x))
+
+
+def test_memory_with_holes_is_not_read_by_strides_in_a_program_that_writes():
+    class Reads(nn.Module):
+        def forward(self, x):
+            y = torch.empty_strided((3, 2), (4, 1))
+            y.copy_(x)
+            return y.as_strided((3,), (4,))
+
+    ir = torch_ir.extract_ir(Reads(), (torch.rand(3, 2),))
     with pytest.raises(PassError, match="memory that is not known to be in row-major order"):
         torch_ir.functionalize(ir)
 

@@ -60,7 +60,8 @@ def reads_strides(node: OpNode, type_of: Callable[[str], TensorType | None]) -> 
 
     Args:
         node: The node.
-        type_of: The type of a value that it takes; None where it is not known.
+        type_of: The type of a value that it takes; None where it is not known: then its elements
+            are taken to lie apart.
 
     Example:
         >>> from torch_ir import parse
@@ -79,7 +80,7 @@ def reads_strides(node: OpNode, type_of: Callable[[str], TensorType | None]) -> 
         return node.op_type in READING_MEMORY
     type = type_of(node.inputs[0].name)
     if type is None:
-        return True
+        return False
     is_expanded = any(not step and size != 1 for size, step in zip(*type[::2], strict=True))
     return not (is_expanded or elements_are_apart(type.shape, type.strides))
 

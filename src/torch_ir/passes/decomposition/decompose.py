@@ -212,7 +212,8 @@ def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
         f"{counted(len(found), 'node')} cannot be decomposed into {target}",
         remedy="Keep operators whole with preserve=, or give their decomposition in table=.",
     )
-    result = with_lost_stops(functional, with_fresh_results(functional, result))
+    result, _ = from_wholes(with_fresh_results(functional, result))
+    result = with_lost_stops(functional, result)
     known = set(result.guards)
     new = [guard for guard in dict.fromkeys(shared.fakes.new_guards()) if guard not in known]
     return eliminate_dead_code(result).replace(dialect=target, guards=(*result.guards, *new))

@@ -84,10 +84,12 @@ def strides_lost(before: IR, after: IR) -> Iterator[tuple[OpNode, str]]:
     """
     for node in stride_readers(before):
         source = node.inputs[0].name
-        left, known, made = after.producers.get(node.outputs[0].name), value_types(before), None
-        if left is not None and _plain(left) == _plain(node):
-            made = value_types(after).get(left.inputs[0].name)
-        if made is None or source not in known or known[source].strides != made.strides:
+        left, known = after.producers.get(node.outputs[0].name), value_types(before).get(source)
+        is_left = left is not None and _plain(left) == _plain(node)
+        made = (
+            value_types(after).get(left.inputs[0].name) if left is not None and is_left else None
+        )
+        if not is_left or (known and made and known.strides != made.strides):
             yield node, f"it reads memory by strides of %{source}, which has others when lowered"
     for name, body in before.functions.items():
         if name in after.functions:
