@@ -10,7 +10,7 @@ from typing import cast
 
 from torch_ir.infer.fake import value_types
 from torch_ir.infer.storage import StoragePlace, places, stride_readers
-from torch_ir.infer.types import TensorType
+from torch_ir.infer.types import TensorType, contiguous
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import Builder, with_inputs
 from torch_ir.ir.queries import op_types
@@ -83,14 +83,15 @@ def strides_lost(before: IR, after: IR) -> Iterator[tuple[OpNode, str]]:
         after: What stands for it: nodes that are in both have their names; copies may be views.
     """
     for node in stride_readers(before):
-        source = node.inputs[0].name
-        left, known = after.producers.get(node.outputs[0].name), value_types(before).get(source)
-        is_left = left is not None and _plain(left) == _plain(node)
-        made = (
-            value_types(after).get(left.inputs[0].name) if left is not None and is_left else None
-        )
-        if not is_left or (known and made and known.strides != made.strides):
-            yield node, f"it reads memory by strides of %{source}, which has others when lowered"
+        source, left = node.inputs[0], after.producers.get(node.outputs[0].name)
+        known = value_types(before).get(source.name)
+        if left is None or _plain(left) != _plain(node):
+            made = contiguous(source)  # what stands for it was traced on values
+        else:
+            made = value_types(after).get(left.inputs[0].name)
+        if known and made and known.strides != made.strides:
+            reason = f"it reads memory by strides of %{source.name}, which has others when lowered"
+            yield node, reason
     for name, body in before.functions.items():
         if name in after.functions:
             yield from strides_lost(body, after.functions[name])
