@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import torch_ir
 from whole_way import Lambda, runs_as_eager
@@ -117,3 +118,55 @@ def test_a_region_is_not_run_where_it_would_convert_nothing():
     done = torch_ir.decompose(ir)
     (result,) = torch_ir.compile_graph(done, weights, device="meta").eval((X.to("meta"),))
     assert result.dtype is LOW
+
+
+class UsesWeightsOften(nn.Module):
+    """Weights that an autocast region casts once, or at each use, which gradients show."""
+
+    def __init__(self, kind: type[nn.Module], caches: bool | None):
+        super().__init__()
+        self.inner = kind(4, 4)
+        self.caches = caches
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=self.caches):
+            for _ in range(1 if isinstance(self.inner, nn.RNNBase) else 4):
+                made = self.inner(x)
+                x = made[0] if isinstance(made, tuple) else torch.relu(made)
+            return x
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, nn.RNN, nn.GRU, nn.LSTM])
+@pytest.mark.parametrize("caches", [None, True, False])
+@pytest.mark.parametrize("way", ["compiled", "traced"])
+def test_gradients_of_weights_that_autocast_casts_are_those_of_eager(kind, caches, way):
+    torch.manual_seed(0)
+    model, x = UsesWeightsOften(kind, caches), torch.randn(6, 4)
+    weights = {key: value.detach().clone() for key, value in model.state_dict().items()}
+    model(x).float().sum().backward()
+    expected = {key: parameter.grad for key, parameter in model.named_parameters()}
+    if way == "traced":
+        again = UsesWeightsOften(kind, caches)
+        again.load_state_dict(weights)
+        torch_ir.make_traced(lambda x: again(x))(x).float().sum().backward()
+        got = {key: parameter.grad for key, parameter in again.named_parameters()}
+    else:
+        given = {key: value.requires_grad_() for key, value in weights.items()}
+        run = torch_ir.compile(torch_ir.extract_ir(model, (x,)), given, grad=True)
+        run(x).float().sum().backward()
+        got = {key: value.grad for key, value in given.items()}
+    for key, gradient in expected.items():
+        assert torch.equal(got[key], gradient), key
+
+
+def test_gradients_under_the_autocast_of_a_call_are_those_of_eager():
+    torch.manual_seed(0)
+    model, x = nn.GRU(3, 3), torch.randn(6, 3)
+    found = []
+    for call in (model, torch_ir.make_traced(lambda x: model(x))):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            made, _ = call(x)
+        made.float().sum().backward()
+        found.append([parameter.grad.clone() for parameter in model.parameters()])
+    assert all(map(torch.equal, *found))

@@ -405,11 +405,29 @@ def _trace(
         kept_attributes(model),
         _Kept(),
         writing_assigned_buffers(model),
+        caching_casts(model),
         lazy_code(True),
     ):  # no pass of torch's runs the code that each would write
         return with_lines_of_assignments(
             torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
         )
+
+
+@contextmanager
+def caching_casts(model: nn.Module) -> Generator[None]:
+    """Let autocast regions of a traced model say that they cache casts, as they do in eager.
+
+    torch turns the cache off while it traces. Where a weight is used twice, the cache decides in
+    which precision its gradients are summed.
+    """
+    is_on = torch.is_autocast_cache_enabled()
+    hook = model.register_forward_pre_hook(
+        lambda *_: torch.set_autocast_cache_enabled(is_on), prepend=True
+    )
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def _trace_bytecode(

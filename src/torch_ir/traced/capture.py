@@ -151,6 +151,7 @@ class _Attempt:
         real = (*self.flat.tensors, *closed)
         roots = [t.grad_fn for t in (*fakes, *others)]  # of those that are no leaves
         known = (*fakes, *others, *map(_variable, _backward_nodes(roots)))
+        caches_casts = torch.is_autocast_cache_enabled()  # which torch turns off in traces
 
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
             table = dict(zip(map(id, real), (*tensors, *closures), strict=True))
@@ -158,6 +159,7 @@ class _Attempt:
             lifter.hooked = _watching(self.closure.guard, real, closed)
             shape_env.note = lifter.note
             given = pytree.tree_map_only(torch.Tensor, lifter.replaced, (self.args, self.kwargs))
+            torch.set_autocast_cache_enabled(caches_casts)
             with same_modes(), lifter, transforming(lifter.replaced), _autocast():
                 result = self._called(lifter, given)
             if lifter.switched:
