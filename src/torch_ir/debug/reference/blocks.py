@@ -25,24 +25,21 @@ Tensors: TypeAlias = Sequence[torch.Tensor]
 Block: TypeAlias = tuple[OpNode, list[torch.Tensor], list[torch.Tensor]]
 
 
-def is_large(node: OpNode, inputs: Tensors, outputs: Tensors) -> bool:
-    """Return whether what a call takes, makes or computes on the way is read in blocks."""
-    largest = max((tensor.numel() for tensor in (*inputs, *outputs)), default=0)
-    return max(largest, inner_size(node, inputs, outputs)) > 2 * BLOCK
-
-
 def blocks(node: OpNode, inputs: Tensors, outputs: Tensors) -> Iterator[Block]:
     """Yield a node's call, inputs and outputs by blocks; nothing where it is read at once.
+
+    Each input of the call has a name of its own: of one tensor, each argument takes another part.
 
     Args:
         node: The node.
         inputs: The tensors that it took.
         outputs: Those that it made.
     """
-    plain = all(tensor.layout is torch.strided for tensor in (*inputs, *outputs))
     largest = max((tensor.numel() for tensor in (*inputs, *outputs)), default=0)
     inner = inner_size(node, inputs, outputs)
-    if not plain or not outputs or not is_large(node, inputs, outputs):
+    if max(largest, inner) <= 2 * BLOCK or not outputs:
+        return
+    if any(tensor.layout is not torch.strided for tensor in (*inputs, *outputs)):
         return
     ways = [way for way in ways_of(node, inputs, outputs) if way.size]
     lengths = _lengths(ways, inputs, outputs, inner, max(BLOCK, largest // PARTS))
@@ -52,7 +49,8 @@ def blocks(node: OpNode, inputs: Tensors, outputs: Tensors) -> Iterator[Block]:
     attributes = dict(node.attrs)
     for way, _ in cut:
         attributes |= way.attributes
-    call = node.replace(attrs=attributes) if attributes != node.attrs else node
+    metas = [meta.replace(name=f"x{i}") for i, meta in enumerate(node.inputs)]
+    call = node.replace(inputs=metas, attrs=attributes)
     for starts in product(*[range(0, way.size, length) for way, length in cut]):
         given, made = list(inputs), list(outputs)
         for start, (way, length) in zip(starts, cut, strict=True):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from torch_ir.debug.reference.allowance import OPEN, Allowance, Drift
-from torch_ir.debug.reference.blocks import blocks, is_large
+from torch_ir.debug.reference.blocks import blocks
 from torch_ir.debug.reference.choices import KernelChoice, following, is_alike, related
 from torch_ir.debug.reference.openness import lost_places, open_places, puts_twice
 from torch_ir.debug.reference.repeated_writes import settle_repeated
@@ -302,14 +302,10 @@ def _by_blocks(
 ) -> dict[str, Error] | None:
     """The errors of large values read in blocks; None to read them at once, which tells faults."""
     (call,) = meaning.ir.nodes
-    if not is_large(call, inputs, outputs):
-        return None
-    # one name for each: of one tensor, each argument takes another part
-    metas = [meta.replace(name=f"x{i}") for i, meta in enumerate(call.inputs)]
-    names = [meta.name for meta in metas]
     worst: dict[str, Error] = {}
     bounded: set[str] = set()
-    for part, given, made in blocks(call.replace(inputs=metas), inputs, outputs):
+    for part, given, made in blocks(call, inputs, outputs):
+        names = (meta.name for meta in part.inputs)
         values = dict(zip(names, map(as_array, given), strict=True))
         if not all(map(_holds_truth, values.values())):
             return None
