@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import median
 from time import perf_counter_ns
 
@@ -76,7 +76,7 @@ def profile(graph: ExecGraph, inputs: Sequence[torch.Tensor], *, repeat: int = 2
     times = [median(runs) / 1e9 for runs in zip(*(w.times for w in watches), strict=True)]
     return Profile(
         model_name=graph.ir.model_name,
-        nodes=tuple(map(_node_profile, graph.ir.nodes, facts.found, times)),
+        nodes=tuple(replace(n, seconds=s) for n, s in zip(facts.found, times, strict=True)),
         repeat=repeat,
         threads=torch.get_num_threads(),
         device=str(graph.device),
@@ -145,22 +145,11 @@ class _Stopwatch:
         self.times.append(perf_counter_ns() - self._start)
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeTensors:
-    """What a node works with."""
-
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    bytes_read: int
-    bytes_written: int
-    flops: int | None
-
-
 class _Facts:
-    """Listener that finds what every node works with."""
+    """Listener that finds what every node works with; its time is yet to come."""
 
     def __init__(self, ir: IR):
-        self.found: list[_NodeTensors] = []
+        self.found: list[NodeProfile] = []
         self._ir = ir
         self._inputs: list[torch.Tensor] = []
 
@@ -175,12 +164,20 @@ class _Facts:
         read, written = _bytes_moved(self._ir, node, inputs, outputs)
         count = flops(node.op_type, node.arguments(given), made)
         self.found.append(
-            _NodeTensors(
-                tuple(map(type_text, inputs)),
-                tuple(map(type_text, outputs)),
-                read,
-                written,
-                count,
+            NodeProfile(
+                node=node.name,
+                operator=node.op_type,
+                module=module_of(node),
+                location=source_place(node),
+                inputs=tuple(map(type_text, inputs)),
+                outputs=tuple(map(type_text, outputs)),
+                seconds=0.0,
+                bytes_read=read,
+                bytes_written=written,
+                flops=count,
+                sources=tuple(
+                    dict.fromkeys(m.producer_node for m in node.inputs if m.producer_node)
+                ),
             )
         )
 
@@ -203,19 +200,3 @@ def _bytes_moved(
 
 def _size(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
-
-
-def _node_profile(node: OpNode, found: _NodeTensors, seconds: float) -> NodeProfile:
-    return NodeProfile(
-        node=node.name,
-        operator=node.op_type,
-        module=module_of(node),
-        location=source_place(node),
-        inputs=found.inputs,
-        outputs=found.outputs,
-        seconds=seconds,
-        bytes_read=found.bytes_read,
-        bytes_written=found.bytes_written,
-        flops=found.flops,
-        sources=tuple(dict.fromkeys(i.producer_node for i in node.inputs if i.producer_node)),
-    )
