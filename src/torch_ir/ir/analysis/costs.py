@@ -262,7 +262,7 @@ def _calibrated(
     ir: IR, costs: Sequence[NodeCost], loads: Sequence[Workload], calibration: Calibration
 ) -> list[NodeCost]:
     """The costs with the seconds that a machine takes."""
-    sizes = {name: _external_bytes(value) for name, (_, value) in ir.external_values().items()}
+    sizes = {name: known_bytes(value) for name, (_, value) in ir.external_values().items()}
     total = sum(sizes.values())
     found: list[NodeCost] = []
     for node, known, work in zip(ir.nodes, costs, loads, strict=True):
@@ -273,7 +273,8 @@ def _calibrated(
     return found
 
 
-def _external_bytes(value: TensorMeta | Constant) -> int:
+def known_bytes(value: TensorMeta | Constant) -> int:
+    """Return the bytes of a value, each symbolic dimension taken for one."""
     return prod([d for d in value.shape if isinstance(d, int)]) * DTYPES[value.dtype].itemsize
 
 

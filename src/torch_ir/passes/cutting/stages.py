@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 from torch_ir.errors import PassError, counted
-from torch_ir.ir import IR, Mutation, OpNode, Signature, TensorMeta
-from torch_ir.ir.dtypes import DTYPES
+from torch_ir.ir import IR, Mutation, OpNode, Signature
+from torch_ir.ir.analysis.costs import known_bytes
 from torch_ir.ir.functions import layer_path
 from torch_ir.ir.node import module_of
 from torch_ir.ir.queries import every_value, last_uses
@@ -77,16 +77,9 @@ def _bytes_of(ir: IR) -> Callable[[OpNode], float]:
 
     def cost(node: OpNode) -> float:
         weights = {m.name: m for m in node.inputs if first.get(m.name) == node.name}
-        return float(sum(_size(meta) for meta in (*node.outputs, *weights.values())))
+        return float(sum(map(known_bytes, (*node.outputs, *weights.values()))))
 
     return cost
-
-
-def _size(meta: TensorMeta) -> int:
-    size = DTYPES[meta.dtype].itemsize
-    for dim in meta.shape:
-        size *= dim if isinstance(dim, int) else 1
-    return size
 
 
 def _balanced(
