@@ -24,7 +24,7 @@ from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError
 from torch_ir.frozen import frozen_items, identical, set_plain_text
 from torch_ir.ir.symbols import SymExpr
-from torch_ir.ir.values import Attribute, as_attribute
+from torch_ir.ir.values import Attribute, as_attribute, map_attribute
 
 BUILTIN_CONTAINERS: dict[str, type[Any]] = {
     "tuple": tuple,
@@ -237,6 +237,16 @@ def map_names(tree: Tree, rename: Callable[[str], str]) -> Tree:
     """Replace the name of each tensor leaf of a tree."""
     return map_leaves(
         tree, lambda leaf: TensorLeaf(rename(leaf.name)) if isinstance(leaf, TensorLeaf) else leaf
+    )
+
+
+def map_values(tree: Tree, change: Callable[[Attribute], Attribute]) -> Tree:
+    """Return a tree with each value changed that is no tensor, and each inside one."""
+    return map_leaves(
+        tree,
+        lambda leaf: (
+            ValueLeaf(map_attribute(leaf.value, change)) if isinstance(leaf, ValueLeaf) else leaf
+        ),
     )
 
 

@@ -16,15 +16,13 @@ from torch_ir.ir import (
     Signature,
     SymbolRange,
     SymExpr,
-    ValueLeaf,
 )
 from torch_ir.ir.builder import Builder, with_attributes
 from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
 from torch_ir.ir.expressions import FUNCTIONS, Algebra, Number, fold
 from torch_ir.ir.expressions.language import FoldStep
 from torch_ir.ir.queries import graphs
-from torch_ir.ir.tree import Tree, map_leaves
-from torch_ir.ir.values import map_attribute
+from torch_ir.ir.tree import map_values
 from torch_ir.passes.base import Pass, PassResult
 
 PREFIX = "executorch_prims."
@@ -121,20 +119,10 @@ class _Materializer:
             builder.keep(node if computed == node else computed)
         self.node = None
         if ir.signature is not None:
-            outputs = self._tree(ir.signature.outputs)
+            outputs = map_values(ir.signature.outputs, self._value)
             if outputs != ir.signature.outputs:
                 builder.returns(ir.graph_outputs, Signature(ir.signature.inputs, outputs))
         return builder.finish()
-
-    def _tree(self, tree: Tree) -> Tree:
-        return map_leaves(
-            tree,
-            lambda leaf: (
-                ValueLeaf(map_attribute(leaf.value, self._value))
-                if isinstance(leaf, ValueLeaf)
-                else leaf
-            ),
-        )
 
     def _value(self, value: Attribute) -> Attribute:
         if not isinstance(value, SymExpr) or value.is_symbol or self._is_test(value):

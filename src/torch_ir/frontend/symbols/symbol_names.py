@@ -21,11 +21,9 @@ from torch_ir.ir import (
     Signature,
     SymExpr,
     TensorMeta,
-    Tree,
-    ValueLeaf,
 )
 from torch_ir.ir.expressions import renamed
-from torch_ir.ir.tree import map_leaves
+from torch_ir.ir.tree import map_values
 from torch_ir.ir.values import map_attribute
 
 Change: TypeAlias = Callable[[SymExpr], SymExpr]
@@ -90,7 +88,7 @@ class _Renaming:
 
     def program(self, ir: IR) -> IR:
         inputs = self.metas(ir.graph_inputs)
-        given = ir.signature and self.tree(ir.signature.inputs)
+        given = ir.signature and map_values(ir.signature.inputs, self._value)
         return ir.replace(
             graph_inputs=inputs,
             guards=[self.change(guard) for guard in ir.guards],
@@ -98,7 +96,9 @@ class _Renaming:
             nodes=[self.node(node) for node in ir.nodes],
             graph_outputs=self.metas(ir.graph_outputs),
             mutations=[Mutation(m.target, self.meta(m.value)) for m in ir.mutations],
-            signature=given and ir.signature and Signature(given, self.tree(ir.signature.outputs)),
+            signature=given
+            and ir.signature
+            and Signature(given, map_values(ir.signature.outputs, self._value)),
             functions={name: self.program(body) for name, body in ir.functions.items()},
             symbols={
                 self.names.get(symbol, symbol): ir.symbols[symbol]
@@ -110,7 +110,9 @@ class _Renaming:
     def node(self, node: OpNode) -> OpNode:
         return node.replace(
             inputs=self.metas(node.inputs),
-            attrs=FrozenDict({k: self._quoted(self.attribute(v)) for k, v in node.attrs.items()}),
+            attrs=FrozenDict(
+                {k: self._quoted(map_attribute(v, self._value)) for k, v in node.attrs.items()}
+            ),
             outputs=self.metas(node.outputs),
             binds={self._bound(symbol): index for symbol, index in node.binds.items()},
         )
@@ -132,15 +134,5 @@ class _Renaming:
         shape = [self.change(d) if isinstance(d, SymExpr) else d for d in meta.shape]
         return meta.replace(shape=tuple(shape))
 
-    def attribute(self, value: Attribute) -> Attribute:
-        return map_attribute(
-            value, lambda leaf: self.change(leaf) if isinstance(leaf, SymExpr) else leaf
-        )
-
-    def tree(self, tree: Tree) -> Tree:
-        return map_leaves(
-            tree,
-            lambda leaf: (
-                ValueLeaf(self.attribute(leaf.value)) if isinstance(leaf, ValueLeaf) else leaf
-            ),
-        )
+    def _value(self, value: Attribute) -> Attribute:
+        return self.change(value) if isinstance(value, SymExpr) else value
