@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch_ir.passes.sharding.placements import (
     aligned,
     dims_of,
     positive,
+    product_of,
 )
 
 
@@ -101,12 +101,12 @@ def regrouped(before: Sequence[Dim], after: Sequence[Dim], split: int, parts: in
         first, second = i, j
         i, j = i + 1, j + 1
         while before[first:i] != after[second:j]:
-            sizes = _product_of(before[first:i]), _product_of(after[second:j])
-            if 0 in sizes:  # symbolic, or empty
+            taken, given = product_of(before[first:i]), product_of(after[second:j])
+            if not taken or not given:  # symbolic, or empty
                 return None
-            if sizes[0] == sizes[1]:
+            if taken == given:
                 break
-            is_left = sizes[0] < sizes[1]
+            is_left = taken < given
             if (i == len(before)) if is_left else (j == len(after)):
                 return None
             i, j = (i + 1, j) if is_left else (i, j + 1)
@@ -116,11 +116,6 @@ def regrouped(before: Sequence[Dim], after: Sequence[Dim], split: int, parts: in
             size = after[places[0]] if places and leads else None
             return places[0] if isinstance(size, int) and size % parts == 0 else None
     return None
-
-
-def _product_of(sizes: Sequence[Dim]) -> int:
-    """The number of elements; 0 where a size is symbolic."""
-    return math.prod([size if isinstance(size, int) else 0 for size in sizes])
 
 
 def _local_sizes(call: PlacedCall, name: str, split: int, offset: int = 0) -> dict[str, Any]:

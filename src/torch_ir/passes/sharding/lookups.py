@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from torch_ir.ir import DType, OpNode, TensorMeta
-from torch_ir.ir.symbols import Dim
 from torch_ir.ir.values import Device
-from torch_ir.passes.sharding.placements import Owned, PlacedCall, Split, dims_of, positive
+from torch_ir.passes.sharding.placements import (
+    Owned,
+    PlacedCall,
+    Split,
+    dims_of,
+    positive,
+    product_of,
+)
 from torch_ir.passes.sharding.rank_builder import RankBuilder
 
 _GROUPED = frozenset({"grouped_mm_fallback", "_grouped_mm"})
@@ -136,8 +140,8 @@ def mask_of_layout(program: RankBuilder, node: OpNode, owner: str) -> TensorMeta
     given, shape = node.inputs[0].shape, node.outputs[0].shape
     leading = len(mask.shape)
     if name in ("view", "reshape", "_unsafe_view"):
-        sizes = [_product(shape[:end]) for end in range(len(shape) + 1)]
-        wanted = _product(mask.shape)
+        sizes = [product_of(shape[:end]) for end in range(len(shape) + 1)]
+        wanted = product_of(mask.shape)
         if wanted is None or wanted not in sizes[1:]:
             return None
         size = shape[: sizes.index(wanted, 1)]
@@ -154,15 +158,6 @@ def mask_of_layout(program: RankBuilder, node: OpNode, owner: str) -> TensorMeta
     keeps = name in _BESIDE or (name == "expand" and len(shape) == len(given))
     keeps = keeps and shape[:leading] == given[:leading]
     return mask if keeps and not any(dim < leading for dim in moved_dims(node)) else None
-
-
-def _product(sizes: Sequence[Dim]) -> int | None:
-    found = 1
-    for size in sizes:
-        if not isinstance(size, int):
-            return None
-        found *= size
-    return found
 
 
 _BESIDE = frozenset({"slice", "transpose", "unsqueeze", "squeeze"})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, TypeAlias
 
 from torch_ir.ir import OpNode, TensorMeta
+from torch_ir.ir.symbols import Dim
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,12 @@ def aligned(rank: int, dim: int, meta: TensorMeta) -> Placement:
 def positive(dim: int, rank: int) -> int:
     """Return a dimension counted from the front."""
     return dim % max(rank, 1)
+
+
+def product_of(sizes: Sequence[Dim]) -> int | None:
+    """Return the product of some sizes; None where one is symbolic."""
+    known = [size for size in sizes if isinstance(size, int)]
+    return prod(known) if len(known) == len(sizes) else None
 
 
 def dims_of(value: Any, rank: int) -> tuple[int, ...]:
