@@ -78,15 +78,7 @@ def _flushed(value: Any) -> Any:
 
 
 _MEANS = frozenset({"aten.mean.default", "aten.mean.dim", "aten.nanmean.default"})
-_CASTING = frozenset(
-    {
-        "aten.mean.default",
-        "aten.mean.dim",
-        "aten.nanmean.default",
-        "aten.sum.default",
-        "aten.sum.dim_IntList",
-    }
-)
+_CASTING = _MEANS | {"aten.sum.default", "aten.sum.dim_IntList"}
 _PARTED = frozenset({"aten.nansum.default", "aten.nanmean.default"})
 """Those that round a part's sum to the result's type wherever reduced axes do not adjoin."""
 
