@@ -158,7 +158,7 @@ def attribute(
         >>> [(row.quantize, row.node, round(row.sqnr, 1)) for row in found.rows], found.runs
         ([('q', 'x', 33.7)], 2)
     """
-    program = _functional(ir)
+    program = functional_form(written_out(ir))
     pairs = _pairs(program)
     if not pairs:
         raise InvalidIRError("no node dequantizes what a node of the program quantizes")
@@ -179,11 +179,6 @@ def attribute(
     rows.sort(key=lambda row: (row.output_sqnr is None, row.output_sqnr or 0.0))
     made = tuple(rows), _decibels(signal, whole), keep, kept
     return Attribution(ir.model_name, *made, max(run.count for run in runs))
-
-
-def _functional(ir: IR) -> IR:
-    ir = written_out(ir)
-    return functional_form(ir)
 
 
 def _to_measure(noise: Mapping[str, float], runs: Sequence[_Sample]) -> list[str]:
