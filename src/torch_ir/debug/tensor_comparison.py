@@ -85,7 +85,7 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().contiguous().view(torch.int64)
 
 
-def _unlike(reason: str, shape: tuple[int, ...]) -> Difference:
+def _unlike(reason: str, shape: tuple[int, ...] | None = None) -> Difference:
     return Difference(False, reason, float("inf"), float("inf"), shape)
 
 
@@ -104,12 +104,7 @@ def _compare_leaf(expected: Any, got: Any, rtol: float, atol: float) -> Differen
     if isinstance(expected, torch.Tensor) and isinstance(got, torch.Tensor):
         return compare_tensors(expected, got, rtol=rtol, atol=atol)
     if not identical(expected, got):
-        return Difference(
-            False,
-            f"the value is {got!r:.60}, expected {expected!r:.60}",
-            float("inf"),
-            float("inf"),
-        )
+        return _unlike(f"the value is {got!r:.60}, expected {expected!r:.60}")
     return Difference(True)
 
 
