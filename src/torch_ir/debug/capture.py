@@ -16,7 +16,8 @@ from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.inputs import require_values
-from torch_ir.ir import IR, OpNode
+from torch_ir.executor.listeners import Table
+from torch_ir.ir import IR
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.values import dtype_name
 from torch_ir.tables import Shown, report_text, table
@@ -102,15 +103,15 @@ def capture(
         >>> capture(compile_graph(ir), (torch.ones(2),), ["aten.neg.*"]).values
         {'x': tensor([1., 1.]), 'y': tensor([-1., -1.])}
     """
-    keeper = _CopyKeeper(chosen_values(graph.ir, patterns))
+    keeper = Table(chosen_values(graph.ir, patterns), None, _copied)
     require_values(graph.ir, inputs)
     given = {
         meta.name: _copied(tensor)
         for meta, tensor in zip(graph.ir.graph_inputs, inputs, strict=True)
     }
     outputs = graph.eval(inputs, listener=keeper)
-    values = {**given, **keeper.values}
-    return Captured(graph.ir.model_name, outputs, values, keeper.operators)
+    made_by = {name: graph.ir.producers[name].op_type for name in keeper.values}
+    return Captured(graph.ir.model_name, outputs, {**given, **keeper.values}, made_by)
 
 
 def histograms(
@@ -129,16 +130,8 @@ def histograms(
         >>> histograms({"x": torch.tensor([0.0, 4.0, 4.0])})["x"]["counts"]
         [1, 0, 0, 0, 0, 0, 0, 2]
     """
-    wanted = tuple(patterns)
-    for pattern in wanted:
-        if not any(fnmatchcase(name, pattern) for name in values):
-            remedy = did_you_mean(pattern, sorted(values)) or None
-            raise InvalidIRError(f"no value matches {pattern!r}", remedy=remedy)
-    return {
-        name: counted_values(_numbers(tensor))
-        for name, tensor in values.items()
-        if not wanted or any(fnmatchcase(name, pattern) for pattern in wanted)
-    }
+    chosen = _matched({name: (name,) for name in values}, patterns, "value")
+    return {n: counted_values(_numbers(tensor)) for n, tensor in values.items() if n in chosen}
 
 
 def _numbers(tensor: torch.Tensor) -> npt.NDArray[Any]:
@@ -161,6 +154,13 @@ def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:
         for node in ir.nodes
         for meta in node.outputs
     }
+    return _matched(names_of, patterns, "value, node or operator")
+
+
+def _matched(
+    names_of: Mapping[str, Sequence[str]], patterns: Iterable[str], kind: str
+) -> frozenset[str]:
+    """The values of which a pattern matches a name; all if there are no patterns."""
     chosen: set[str] = set()
     wanted = tuple(patterns)
     for pattern in wanted:
@@ -172,30 +172,11 @@ def chosen_values(ir: IR, patterns: Iterable[str]) -> frozenset[str]:
         if not found:
             known = {name for names in names_of.values() for name in names}
             raise InvalidIRError(
-                f"no value, node or operator matches {pattern!r}",
+                f"no {kind} matches {pattern!r}",
                 remedy=did_you_mean(pattern, sorted(known)) or None,
             )
         chosen.update(found)
     return frozenset(chosen if wanted else names_of)
-
-
-class _CopyKeeper:
-    """Listener that keeps copies of values: a later node may write to the tensors themselves."""
-
-    def __init__(self, names: frozenset[str]):
-        self.values: dict[str, torch.Tensor] = {}
-        self.operators: dict[str, str] = {}
-        self._names = names
-
-    def will_run(self, node: OpNode, inputs: Sequence[torch.Tensor]) -> None:
-        """Nothing is kept before a node runs."""
-
-    def did_run(self, node: OpNode, outputs: Sequence[torch.Tensor]) -> None:
-        """Keep what is wanted."""
-        for meta, tensor in zip(node.outputs, outputs, strict=True):
-            if meta.name in self._names:
-                self.values[meta.name] = _copied(tensor)
-                self.operators[meta.name] = node.op_type
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:

@@ -147,7 +147,7 @@ class EagerComparison:
 
     def _described(self, item: _Unknown, place: int, operator: str) -> NodeDifference:
         name = item.node.outputs[item.position].name
-        table = Table(frozenset({name}), None, copy=True)
+        table = Table(frozenset({name}), None, torch.clone)
         self._run(table)
         expected, got = self._eager(place).kept, table.values.get(name)
         reason = "eager makes another value in its place"

@@ -201,7 +201,7 @@ class ExecGraph(Uncopied, Shown):
             self.ir.node(stop_at)
         require_values(self.ir, inputs)
         plan = self._program.plan
-        table = Table(None, stop_at, copy=plan.writes_inside or bool(plan.writes))
+        table = Table(None, stop_at, torch.clone if plan.writes_inside or plan.writes else None)
         named = {m.name: t.clone() for m, t in zip(self.ir.graph_inputs, inputs, strict=True)}
         return {**named, **_filled(self, table, inputs)}
 
@@ -220,7 +220,7 @@ class ExecGraph(Uncopied, Shown):
         last = _last_maker(self.ir, wanted)
         if last is None:
             return {}
-        table = Table(wanted, last, copy=self._program.plan.writes_inside)
+        table = Table(wanted, last, torch.clone if self._program.plan.writes_inside else None)
         return _filled(self, table, inputs, symbols)
 
     @public

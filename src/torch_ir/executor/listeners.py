@@ -43,15 +43,20 @@ def guarded(nodes: Sequence[OpNode], tell: Callable[[OpNode, Any], None]) -> Cal
 
 
 class Table:
-    """A listener that keeps a copy of the results of every node, or of some.
+    """A listener that keeps the results of every node, or of some.
 
     Args:
         names: The values to keep; None for all.
         stop_at: A node after which nothing more runs; None for the whole program.
-        copy: Whether a later node may write to what is kept.
+        copy: Copies what is kept, where a later node may write to it.
     """
 
-    def __init__(self, names: frozenset[str] | None, stop_at: str | None, *, copy: bool):
+    def __init__(
+        self,
+        names: frozenset[str] | None,
+        stop_at: str | None,
+        copy: Callable[[torch.Tensor], torch.Tensor] | None,
+    ):
         self.values: dict[str, torch.Tensor] = {}
         self._names = names
         self._stop_at = stop_at
@@ -64,7 +69,7 @@ class Table:
         """Keep the results that were asked for."""
         for meta, tensor in zip(node.outputs, outputs, strict=True):
             if self._names is None or meta.name in self._names:
-                self.values[meta.name] = tensor.clone() if self._copy else tensor
+                self.values[meta.name] = self._copy(tensor) if self._copy else tensor
         if node.name == self._stop_at:
             raise StopError
 

@@ -178,7 +178,7 @@ class _Table(Table):
     """Keeps values, and the symbols that nodes bind: sizes of their results, and numbers read."""
 
     def __init__(self, names: frozenset[str], ir: IR):
-        super().__init__(names, None, copy=True)
+        super().__init__(names, None, torch.clone)
         self.symbols: Symbols = {}
         bindings = Bindings(ir)
         self._bound = {node.name: found for node in ir.nodes if (found := bindings.of(node))}

@@ -115,7 +115,7 @@ def _whole_run(
         return dict(zip(body.output_names, made, strict=True))
     else:
         return {}
-    table = Table(None, None, copy=True)
+    table = Table(None, None, torch.clone)
     names = graph.ir.input_names
     inputs = dict(zip(names, copied([feed.values[name] for name in names]), strict=True))
     with same_random_numbers():

@@ -379,7 +379,7 @@ class _Each(Table):
     """Keeps some values of a body as torch makes them, and judges a backend on each node alone."""
 
     def __init__(self, names: frozenset[str], case: _DelegateCall, found: list[Finding]):
-        super().__init__(names, None, copy=True)
+        super().__init__(names, None, torch.clone)
         self._case = case
         self._found = found
         self._given: dict[str, torch.Tensor] = {}
