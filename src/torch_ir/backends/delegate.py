@@ -9,6 +9,7 @@ from torch_ir.arguments import public
 from torch_ir.backends.partition import Partition, Partitioner
 from torch_ir.ir import IR, FunctionRef, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.builder import Builder, Names, subgraph
+from torch_ir.ir.node import needs
 from torch_ir.ir.queries import live_out, shown_symbols
 
 CALL = "higher_order.invoke_subgraph"
@@ -127,12 +128,11 @@ class _Delegator:
 
     def _call(self, nodes: Sequence[OpNode], number: int) -> None:
         name = self.names.fresh(f"{self.partition.backend}_{number}")
-        made = {meta.name for node in nodes for meta in node.outputs}
         returned = live_out(self.ir, nodes)
         body = function_of(self.ir, nodes, returned, name, self.partition.backend)
         sizes = sizes_of(body)
         self.builder.functions[name] = body
-        taken = {m.name: m for node in nodes for m in node.inputs if m.name not in made}
+        taken = needs(nodes)
         outputs = [
             meta.replace(producer_node=name, producer_output_idx=index)
             for index, meta in enumerate(returned)

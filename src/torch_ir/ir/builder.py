@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from torch_ir.ir.constants import needed_constants
 from torch_ir.ir.graph import IR, Mutation, SymbolRange
-from torch_ir.ir.node import Location, OpNode
+from torch_ir.ir.node import Location, OpNode, needs
 from torch_ir.ir.queries import external_keys, given_values, kept_values, live_out, tables_for
 from torch_ir.ir.symbols import Dim, SymExpr
 from torch_ir.ir.tensor import Constant, TensorMeta
@@ -429,11 +429,9 @@ def subgraph(ir: IR, nodes: Sequence[OpNode], outputs: Sequence[TensorMeta] | No
           return %b
         }
     """
-    made = {meta.name for node in nodes for meta in node.outputs}
     if outputs is None:
         outputs = live_out(ir, nodes)
-    read = (*[meta for node in nodes for meta in node.inputs], *outputs)
-    taken = {meta.name: meta for meta in read if meta.name not in made}
+    taken = needs(nodes, outputs)
     given = {name: TensorMeta(name, meta.shape, meta.dtype) for name, meta in taken.items()}
     changes: dict[str, Any] = {
         **tables_for(ir, nodes, outputs),

@@ -285,6 +285,13 @@ def distinct_inputs(node: OpNode) -> list[TensorMeta]:
     return [*{meta.name: meta for meta in node.inputs}.values()]
 
 
+def needs(nodes: Sequence[OpNode], returned: Iterable[TensorMeta] = ()) -> dict[str, TensorMeta]:
+    """Return what nodes read, and what is returned of them, less what they make, by first use."""
+    made = {meta.name for node in nodes for meta in node.outputs}
+    read = (*[meta for node in nodes for meta in node.inputs], *returned)
+    return {meta.name: meta for meta in read if meta.name not in made}
+
+
 def module_of(node: OpNode) -> str:
     """Return the path of the module that made a call; empty for the root, and if unknown."""
     return node.location.module if node.location else ""

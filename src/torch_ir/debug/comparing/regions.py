@@ -27,6 +27,7 @@ from torch_ir.debug.reference.denotation import Meaning, meaning_of
 from torch_ir.debug.reference.tolerance_check import Error, same_bits
 from torch_ir.errors import Raised, attempt, error_text
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.ir.node import needs
 from torch_ir.ir.queries import kept_values, last_uses, nodes_behind, positions, symbol_makers
 from torch_ir.ops.choices import VALUES_OPEN
 from torch_ir.passes.common_subexpressions import is_repeatable
@@ -105,13 +106,6 @@ def _last_readers(program: IR, lowered: IR, there: Mapping[str, TensorMeta]) -> 
     last = last_uses(program.nodes, kept_values(program))
     lowered_too = {name: read.get(meta.name, 0) for name, meta in there.items() if name in last}
     return last | {name: max(last[name], reader) for name, reader in lowered_too.items()}
-
-
-def _taken(nodes: Sequence[OpNode], returned: Sequence[TensorMeta]) -> list[str]:
-    """The names that some nodes, and what is returned of them, read of what is made elsewhere."""
-    made = {meta.name for node in nodes for meta in node.outputs}
-    read = [meta.name for metas in (returned, *[node.inputs for node in nodes]) for meta in metas]
-    return [name for name in dict.fromkeys(read) if name not in made]
 
 
 def _needed(state: Feed, names: Iterable[str], readers: Sequence[OpNode]) -> list[OpNode]:
@@ -309,7 +303,7 @@ class AlignedRegions:
     def _make(self, result: _Result) -> None:
         """Let torch make a value of the lowered program; the own one is made as well."""
         self._own.make([result.meta.name], result.theirs)
-        given = self._given(_taken(result.theirs, [result.there]))
+        given = self._given(needs(result.theirs, [result.there]))
         run, symbols = self._theirs.run, self.state.symbols
         made = attempt(run, self.lowered, result.theirs, [result.there], given, symbols)
         result.made = made.error if isinstance(made, Raised) else made[0]
@@ -319,7 +313,7 @@ class AlignedRegions:
         values = self.state.values
         if self.state.kept.moved.isdisjoint([m.name for node in own for m in node.outputs]):
             return values
-        names = _taken(own, metas)
+        names = needs(own, metas)
         self._own.make(names)
         given = {name: values[name] for name in names}
         made = self._again.run(self.program, own, metas, given, self.state.symbols)

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from torch_ir.errors import InvalidIRError
 from torch_ir.ir import IR, Attribute, FunctionRef, OpNode, Signature, SymbolRange, TensorMeta
 from torch_ir.ir.builder import with_inputs
+from torch_ir.ir.node import needs
 from torch_ir.ops.bodies import AUTOCAST_REGION
 
 AUTOCAST_ARGUMENTS = ("device_type", "dtype", "enabled", "cache_enabled")
@@ -85,8 +86,7 @@ class ScopeFolder:
         if not isinstance(begin, Begin):
             raise InvalidIRError(f"the autocast region {begin.name!r} ends before it begins")
         made = {meta.name: meta for node in inner for meta in node.outputs} | inside
-        own = {meta.name for node in inner for meta in node.outputs}
-        used = {meta.name: meta for node in inner for meta in node.inputs if meta.name not in own}
+        used = needs(inner)
         returned = {name: meta for name, meta in made.items() if name in later}
         outputs = {
             name: TensorMeta(f"{begin.name}.{index}", meta.shape, meta.dtype, begin.name, index)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from torch_ir.ir.builder import Builder, split_arguments, subgraph, with_attributes
 from torch_ir.ir.functions.inlining import CALLS, MODULE, inline_scopes, rerooted
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import Location, OpNode, module_of
+from torch_ir.ir.node import Location, OpNode, module_of, needs
 from torch_ir.ir.queries import live_out, symbol_binders
 from torch_ir.ir.symbols import SymExpr
 from torch_ir.ir.tensor import TensorMeta
@@ -65,9 +65,7 @@ class LayerRun(NamedTuple):
     @property
     def operands(self) -> list[TensorMeta]:
         """The values that it takes, by first use."""
-        made = {meta.name for node in self.nodes for meta in node.outputs}
-        taken = {meta.name: meta for node in self.nodes for meta in node.inputs}
-        return [meta for name, meta in taken.items() if name not in made]
+        return [*needs(self.nodes).values()]
 
     @property
     def location(self) -> Location:

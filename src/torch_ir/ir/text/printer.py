@@ -9,7 +9,7 @@ from itertools import chain, groupby
 
 from torch_ir.errors import InvalidIRError, counted, printable
 from torch_ir.ir.graph import IR
-from torch_ir.ir.node import OpNode, module_of
+from torch_ir.ir.node import OpNode, module_of, needs
 from torch_ir.ir.queries import kept_values, last_uses, names_by_key
 from torch_ir.ir.tensor import TensorMeta
 from torch_ir.ir.text.calls import spell_call
@@ -259,11 +259,6 @@ def _run(
 ) -> Run:
     external = ir.external_values()
     made = {meta.name: meta for node in nodes for meta in node.outputs}
-    taken = {
-        meta.name: meta
-        for node in nodes
-        for meta in node.inputs
-        if meta.name not in made and meta.name not in external
-    }
+    taken = tuple([meta for name, meta in needs(nodes).items() if name not in external])
     left = tuple([meta for name, meta in made.items() if last_use[name] >= stop])
-    return Run(module, kind, len(nodes), tuple(taken.values()), left)
+    return Run(module, kind, len(nodes), taken, left)

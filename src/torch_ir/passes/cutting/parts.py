@@ -13,7 +13,7 @@ from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
 from torch_ir.ir.builder import with_inputs
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.functions import written_out
-from torch_ir.ir.node import module_of
+from torch_ir.ir.node import module_of, needs
 from torch_ir.ir.queries import (
     every_value,
     externals_of,
@@ -142,17 +142,14 @@ def _by_values(ir: IR, inputs: Sequence[str], outputs: Sequence[str]) -> CutPart
             if binder is not None and cut_off.isdisjoint([m.name for m in binder.outputs]):
                 wanted += [meta.name for meta in binder.outputs]
     nodes = tuple([node for node in ir.nodes if node.name in needed])
-    used = {meta.name for node in nodes for meta in node.inputs}
-    used |= {meta.name for meta in returned}
-    used -= {meta.name for node in nodes for meta in node.outputs}  # made for another result
+    used = needs(nodes, returned)  # not if it is made for another result
     return CutPart(nodes, tuple(dict.fromkeys([n for n in inputs if n in used])), tuple(returned))
 
 
 def _by_nodes(ir: IR, names: Sequence[str]) -> CutPart:
     kept = {ir.node(name).name for name in names}
     nodes = tuple([node for node in ir.nodes if node.name in kept])
-    made = {meta.name for node in nodes for meta in node.outputs}
-    used = {meta.name for node in nodes for meta in node.inputs} - made
+    used = needs(nodes)
     taken = tuple([m.name for n in ir.nodes for m in n.outputs if m.name in used])
     return CutPart(nodes, taken, tuple(live_out(ir, nodes, unread=True)))
 
