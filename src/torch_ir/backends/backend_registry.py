@@ -17,18 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast
 
 from torch_ir.arguments import public, require_seconds, require_tolerance
 from torch_ir.backends.protocol import DelegateBackend
-from torch_ir.errors import ExecutionError, attempt, closest_file, did_you_mean, raised_as
+from torch_ir.errors import ExecutionError, attempt, closest_file, did_you_mean
 from torch_ir.ir import IR
 from torch_ir.lazy import without_package
-from torch_ir.ops.extensions import (
-    claim_names,
-    forget_extension,
-    load_with_operators,
-    not_loaded,
-    note_extension,
-    points_of,
-    require_name,
-)
+from torch_ir.ops.extensions import Registry, load_with_operators, require_name
 from torch_ir.serde.storage import IR_SUFFIXES
 from torch_ir.user_code import import_object
 
@@ -99,10 +91,9 @@ _OWN = {
     "reference": ("torch_ir.backends.reference", "compile_reference"),
     "tuned": ("torch_ir.backends.torch.tuned", "TUNED"),
 }
-claim_names(GROUP, _OWN)
 _RUNTIMES = ("executorch", "onnxruntime", "openvino")
 """Our own that need a package of their name, which the extra of that name brings."""
-_REGISTERED: dict[str, Backend] = {}
+_BACKENDS = Registry[Backend](GROUP, "backend", _OWN, load_with_operators, ExecutionError)
 
 
 def register_backend(name: str) -> Callable[[B], B]:
@@ -132,11 +123,10 @@ def register_backend(name: str) -> Callable[[B], B]:
             raise ExecutionError(
                 f"there is a backend {name!r} already",
                 remedy=f"Remove it with unregister_backend({name!r}) first."
-                if name in _REGISTERED
+                if name in _BACKENDS.added
                 else "Choose another name.",
             )
-        _REGISTERED[name] = cast(Backend, backend)
-        note_extension(GROUP, name, backend)
+        _BACKENDS.add(name, cast(Backend, backend))
         return backend
 
     return decorate
@@ -145,23 +135,22 @@ def register_backend(name: str) -> Callable[[B], B]:
 @public
 def unregister_backend(name: str) -> None:
     """Remove a backend that was registered; nothing happens if there is none."""
-    _REGISTERED.pop(name, None)
-    forget_extension(GROUP, name)
+    _BACKENDS.unregister(name)
 
 
 def known_backends() -> tuple[str, ...]:
     """Return the names of all backends, in order."""
-    return tuple(sorted({*_OWN, *_REGISTERED, *points_of(GROUP)}))
+    return tuple(sorted({*_OWN, *_BACKENDS.names()}))
 
 
 def _is_known(name: str) -> bool:
     """Whether there is a backend; what is installed is read for names of others alone."""
-    return name in _OWN or name in _REGISTERED or name in points_of(GROUP)
+    return name in _OWN or name in _BACKENDS.added or name in _BACKENDS.names()
 
 
 def registered_backends() -> tuple[str, ...]:
     """Return the names of those that this process registered, in order."""
-    return tuple(sorted(_REGISTERED))
+    return tuple(sorted(_BACKENDS.added))
 
 
 def has_package(name: str) -> bool:
@@ -216,11 +205,9 @@ def find_backend(name: str) -> Backend:
     if name in _OWN:
         module, function = _OWN[name]
         return getattr(import_module(module), function)
-    if name in _REGISTERED:
-        return instance_of(_REGISTERED[name], f"the backend {name!r}")
-    installed = points_of(GROUP)[name]
-    with raised_as(lambda error: not_loaded(installed, "backend", error, ExecutionError)):
-        found = load_with_operators(installed)
+    if name in _BACKENDS.added:
+        return instance_of(_BACKENDS.added[name], f"the backend {name!r}")
+    found = _BACKENDS.loaded(name)
     return _require_backend(instance_of(found, f"the backend {name!r}"), f"the backend {name!r}")
 
 

@@ -82,11 +82,6 @@ _OURS: dict[str, frozenset[str]] = {OPERATORS: OWN_NAMESPACES, DENOTATIONS: OWN_
 """The names of each group that this package has itself: an entry point of one is never used."""
 
 
-def claim_names(group: str, names: Iterable[str]) -> None:
-    """Say which names of a group this package has itself."""
-    _OURS[group] = frozenset(names)
-
-
 @dataclass(frozen=True, slots=True)
 class Extension:
     """An entry point of an installed package, or what a module registered.
@@ -313,6 +308,11 @@ class Registry(Generic[T]):
         group: The group of entry points.
         noun: What it holds, for messages.
         own: Names that this package has.
+        load: Loads an entry point.
+        error: The class of the error where that fails.
+
+    Attributes:
+        added: What programs registered, by name.
 
     Example:
         >>> readers = Registry[Callable[[str], str]]("torch_ir.example", "reader")
@@ -323,10 +323,18 @@ class Registry(Generic[T]):
         (('.txt',), 'a.txt')
     """
 
-    def __init__(self, group: str, noun: str, own: Iterable[str] = ()):
+    def __init__(
+        self,
+        group: str,
+        noun: str,
+        own: Iterable[str] = (),
+        load: Callable[[EntryPoint], Any] = EntryPoint.load,
+        error: type[TorchIRError] = InvalidIRError,
+    ):
         self.group, self.noun, self.own = group, noun, frozenset(own)
-        claim_names(group, self.own)
-        self._added: dict[str, T] = {}
+        self._load, self._error = load, error
+        _OURS[group] = self.own
+        self.added: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
         """Register the decorated object under a name.
@@ -337,23 +345,28 @@ class Registry(Generic[T]):
         require_name(self.group, self.noun, name, InvalidIRError)
 
         def decorate(added: T) -> T:
-            if name in self.own or self._added.setdefault(name, added) is not added:
+            if name in self.own or self.added.get(name, added) is not added:
                 raise InvalidIRError(
                     f"there is a {self.noun} {name!r} already", remedy="Choose another name."
                 )
-            note_extension(self.group, name, added)
+            self.add(name, added)
             return added
 
         return decorate
 
+    def add(self, name: str, added: T) -> None:
+        """Have an object under a name, whatever else has it."""
+        self.added[name] = added
+        note_extension(self.group, name, added)
+
     def unregister(self, name: str) -> None:
         """Forget what was registered under a name; nothing happens if there is none."""
-        self._added.pop(name, None)
+        self.added.pop(name, None)
         forget_extension(self.group, name)
 
     def names(self) -> tuple[str, ...]:
         """Return the names that were registered or that packages have, sorted."""
-        return tuple(sorted({*self._added, *points_of(self.group)}))
+        return tuple(sorted({*self.added, *points_of(self.group)}))
 
     def find(self, name: str) -> T:
         """Return what has a name.
@@ -361,20 +374,25 @@ class Registry(Generic[T]):
         Raises:
             InvalidIRError: Nothing has it, or it cannot be loaded.
         """
-        if name in self._added:
-            return self._added[name]
+        if name in self.added:
+            return self.added[name]
         point = points_of(self.group).get(name)
         if point is None:
             known = sorted({*self.own, *self.names()})
             hint = did_you_mean(name, known) or f"There is {', '.join(known)}."
             raise InvalidIRError(f"there is no {self.noun} {name!r}", remedy=hint)
-        with raised_as(lambda error: not_loaded(point, self.noun, error, InvalidIRError)):
-            loaded: Any = point.load()
+        loaded = self.loaded(name)
         fault = _unfit(point, loaded)
         if fault:
             message = f"the {self.noun} {name!r} of {_described(point)}: {fault}"
             raise InvalidIRError(message, remedy=_refit(point))
         return loaded
+
+    def loaded(self, name: str) -> Any:
+        """Load what an installed package has under a name."""
+        point = points_of(self.group)[name]
+        with raised_as(lambda error: not_loaded(point, self.noun, error, self._error)):
+            return self._load(point)
 
 
 def extensions(*, load: bool = True) -> Iterator[Extension]:

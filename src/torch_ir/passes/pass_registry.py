@@ -11,15 +11,7 @@ from typing import Any
 from torch_ir.arguments import public
 from torch_ir.errors import PassError, TorchIRError, attempt, did_you_mean, first_line, raised_as
 from torch_ir.lazy import module_with_torch
-from torch_ir.ops.extensions import (
-    claim_names,
-    forget_extension,
-    load_with_operators,
-    not_loaded,
-    note_extension,
-    points_of,
-    require_name,
-)
+from torch_ir.ops.extensions import Registry, load_with_operators, points_of, require_name
 from torch_ir.passes.base import Pass
 
 GROUP = "torch_ir.passes"
@@ -49,9 +41,9 @@ SHORT_NAMES = {
 """Other names of passes."""
 _RENAMED = {"fuse-quantised": "fuse-quantized", "materialise-symbols": "materialize-symbols"}
 
-claim_names(GROUP, (*_OURS, *SHORT_NAMES, *_RENAMED))
-
-_ADDED: dict[str, type[Pass]] = {}
+_PASSES = Registry[type[Pass]](
+    GROUP, "pass", (*_OURS, *SHORT_NAMES, *_RENAMED), load_with_operators, PassError
+)
 
 
 @public
@@ -76,21 +68,19 @@ def register_pass(kind: type[Pass]) -> type[Pass]:
         remedy = f"Give the class {kind.__name__} an attribute name, a text."
         raise PassError(f"the pass {kind.__name__} has no name", remedy=remedy)
     require_name(GROUP, "pass", kind.name, PassError)
-    taken = _ADDED.get(kind.name)
+    taken = _PASSES.added.get(kind.name)
     if kind.name in _OURS or kind.name in SHORT_NAMES or (taken is not None and taken != kind):
         raise PassError(
             f"there is already a pass {kind.name!r}", remedy="Give the class another name."
         )
-    _ADDED[kind.name] = kind
-    note_extension(GROUP, kind.name, kind)
+    _PASSES.add(kind.name, kind)
     return kind
 
 
 @public
 def unregister_pass(name: str) -> None:
     """Forget a pass that :func:`register_pass` made known; nothing happens if there is none."""
-    _ADDED.pop(name, None)
-    forget_extension(GROUP, name)
+    _PASSES.unregister(name)
 
 
 def pass_names() -> tuple[str, ...]:
@@ -100,7 +90,7 @@ def pass_names() -> tuple[str, ...]:
         >>> "fold-constants" in pass_names()
         True
     """
-    return tuple(sorted({*_OURS, *_ADDED, *points_of(GROUP)}))
+    return tuple(sorted({*_OURS, *_PASSES.names()}))
 
 
 def described_passes() -> dict[str, str]:
@@ -112,7 +102,7 @@ def described_passes() -> dict[str, str]:
     """
     places = {name: ":".join(place) for name, place in _OURS.items()}
     places |= {name: point.value for name, point in points_of(GROUP).items()}
-    found = {name: _summary(kind.__doc__ or "") for name, kind in _ADDED.items()}
+    found = {name: _summary(kind.__doc__ or "") for name, kind in _PASSES.added.items()}
     for name, place in places.items():
         text = attempt(_docstring, *place.partition(":")[::2])  # a package may be broken
         known = text if isinstance(text, str) else ""
@@ -209,16 +199,13 @@ def require_pass_name(name: str) -> None:
 
 
 def _class_of(name: str) -> type[Pass]:
-    if name in _ADDED:
-        return _ADDED[name]
+    if name in _PASSES.added:
+        return _PASSES.added[name]
     if name in _OURS:
         module, attribute = _OURS[name]
         return getattr(module_with_torch(module, f"the pass {name!r}"), attribute)
     require_pass_name(name)
-    point = points_of(GROUP)[name]
-    with raised_as(lambda error: not_loaded(point, "pass", error, PassError)):
-        loaded = load_with_operators(point)
-    return _require_pass(loaded, name)
+    return _require_pass(_PASSES.loaded(name), name)
 
 
 def _require_pass(kind: object, name: str) -> type[Pass]:
