@@ -70,7 +70,7 @@ def _findings(ir: IR, outer_symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
     symbols = {**outer_symbols, **ir.symbols}
     yield from _weights(ir)
     defined = yield from _nodes(ir)
-    yield from _outputs(ir, defined)
+    yield from _uses(ir.graph_outputs, defined, "the graph output %{} is never defined")
     yield from _symbols(ir, symbols)
     yield from _values_of_symbols(ir, symbols)
     yield from _mutations(ir, defined)
@@ -95,9 +95,8 @@ def _weights(ir: IR) -> Iterator[Diagnostic]:
     known = keys | ir.constants.keys()
     for name, key in ir.weight_name_mapping.items():
         if key not in known:
-            hint = did_you_mean(key, known)
             message = f"%{name} is mapped to {key!r}, which is neither a weight nor a constant"
-            yield Diagnostic("dangling-mapping", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("dangling-mapping", _hinted(message, key, known))
     for key in ir.constants:
         fault = view_fault(ir.constants, key)
         if fault is not None:
@@ -122,7 +121,8 @@ def _nodes(ir: IR) -> Any:
         defined.setdefault(name, TensorMeta(name, value.shape, value.dtype))
     names: set[str] = set()
     for node in ir.nodes:
-        for finding in (*_uses(node, defined), *_call(ir, node), *_defines(node, defined, names)):
+        uses = _uses(node.inputs, defined, "%{} is used but never defined")
+        for finding in (*uses, *_call(ir, node), *_defines(node, defined, names)):
             yield about(finding, node)
         yield from check_operators(node)
         names.add(node.name)
@@ -131,13 +131,16 @@ def _nodes(ir: IR) -> Any:
     return defined
 
 
-def _uses(node: OpNode, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
-    for meta in node.inputs:
-        if meta.name not in defined:
-            hint = did_you_mean(meta.name, defined)
-            message = f"%{meta.name} is used but never defined"
-            yield Diagnostic("undefined-value", f"{message}. {hint}" if hint else message)
-        elif (made := defined[meta.name]) is not meta and meta != made:
+def _uses(
+    metas: Iterable[TensorMeta], defined: Mapping[str, TensorMeta], undefined: str
+) -> Iterator[Diagnostic]:
+    """What is wrong with using values; ``undefined`` says of a name that nothing defines it."""
+    for meta in metas:
+        made = defined.get(meta.name)
+        if made is None:
+            message = undefined.format(meta.name)
+            yield Diagnostic("undefined-value", _hinted(message, meta.name, defined))
+        elif made is not meta and meta != made:
             yield _wrong_metadata(meta, made)
 
 
@@ -148,6 +151,11 @@ def _wrong_metadata(used: TensorMeta, made: TensorMeta) -> Diagnostic:
         expected=_described(made),
         found=_described(used),
     )
+
+
+def _hinted(message: str, name: str, known: Iterable[str]) -> str:
+    hint = did_you_mean(name, known)
+    return f"{message}. {hint}" if hint else message
 
 
 def _described(meta: TensorMeta) -> str:
@@ -189,9 +197,9 @@ def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
         yield from check_calls(ir, node)
     schema = ir.schema_of(node.op_type)
     if schema is None and node.op_type.partition(".")[0] in KNOWN_NAMESPACES:
-        hint = did_you_mean(node.op_type, known_operators())
         message = f"there is no operator {node.op_type}"
-        yield Diagnostic("unknown-operator", f"{message}. {hint}" if hint else message)
+        message = _hinted(message, node.op_type, known_operators())
+        yield Diagnostic("unknown-operator", message)
         return
     if node.operands is None:
         if schema is not None or node.inputs:
@@ -211,9 +219,9 @@ def _call(ir: IR, node: OpNode) -> Iterator[Diagnostic]:
         yield from _bound_results(node, schema)
     for name in dict.fromkeys((*node.operands, *node.attrs)):
         if name not in schema.names:
-            hint = did_you_mean(name, [argument.name for argument in schema.arguments])
             message = f"{node.op_type} has no argument {name!r}"
-            yield Diagnostic("unknown-argument", f"{message}. {hint}" if hint else message)
+            hinted = _hinted(message, name, [argument.name for argument in schema.arguments])
+            yield Diagnostic("unknown-argument", hinted)
     for name in schema.required:
         if name not in node.operands and name not in node.attrs:
             message = f"argument {name!r} of {node.op_type} is not given"
@@ -250,22 +258,11 @@ def _slots(node: OpNode) -> Iterator[Diagnostic]:
 def _functions(ir: IR, names: Iterable[str]) -> Iterator[Diagnostic]:
     for name in names:
         if name not in ir.functions:
-            hint = did_you_mean(name, ir.functions)
             message = f"there is no function {name!r}"
-            yield Diagnostic("undefined-function", f"{message}. {hint}" if hint else message)
+            yield Diagnostic("undefined-function", _hinted(message, name, ir.functions))
 
 
 # -- the graph as a whole -------------------------------------------------------------------------
-
-
-def _outputs(ir: IR, defined: Mapping[str, TensorMeta]) -> Iterator[Diagnostic]:
-    for meta in ir.graph_outputs:
-        if meta.name not in defined:
-            hint = did_you_mean(meta.name, defined)
-            message = f"the graph output %{meta.name} is never defined"
-            yield Diagnostic("undefined-value", f"{message}. {hint}" if hint else message)
-        elif meta != defined[meta.name]:
-            yield _wrong_metadata(meta, defined[meta.name])
 
 
 def _symbols(ir: IR, symbols: Mapping[str, Any]) -> Iterator[Diagnostic]:
