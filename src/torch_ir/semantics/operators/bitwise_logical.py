@@ -45,51 +45,38 @@ def bitwise_not(self: Array) -> Array:
     return _bitwise(lambda a, _: np.invert(a), self, self)
 
 
-@denotes(
-    "aten.bitwise_left_shift.Tensor",
-    "aten.bitwise_left_shift.Tensor_Scalar",
-    "aten.bitwise_left_shift.Scalar_Tensor",
-    "aten.__lshift__.Tensor",
-    "aten.__lshift__.Scalar",
+def _declare_shift(
+    side: str,
+    shifted: Callable[[Array, Array], Array],
+    beyond: Callable[[Array], Array],
+    meaning: str,
+) -> None:
+    def function(a: Array, b: Array) -> Array:
+        is_shift = (b >= 0) & (b < a.dtype.itemsize * 8)
+        return np.where(is_shift, shifted(a, np.where(is_shift, b, 0).astype(a.dtype)), beyond(a))
+
+    def denoted(self: Operand, other: Operand) -> Array:
+        if is_bool(result_dtype(self, other)):
+            raise InvalidIRError("the bits of bool are not shifted")
+        return _bitwise(function, self, other)
+
+    name, short = f"aten.bitwise_{side}_shift", f"aten.__{side[0]}shift__"
+    forms = [f"{name}.{form}" for form in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")]
+    declare(denoted, meaning, *forms, f"{short}.Tensor", f"{short}.Scalar")
+
+
+_declare_shift(
+    "left",
+    np.left_shift,
+    np.zeros_like,
+    "``self · 2ᵒᵗʰᵉʳ``, wrapped; 0 where other is negative or not less than the type's bits.",
 )
-def bitwise_left_shift(self: Operand, other: Operand) -> Array:
-    """``self · 2ᵒᵗʰᵉʳ``, wrapped; 0 where other is negative or not less than the type's bits."""
-    _require_shiftable(self, other)
-    return _bitwise(
-        lambda a, b: np.where(_is_shift(a, b), np.left_shift(a, _shift(a, b)), 0), self, other
-    )
-
-
-@denotes(
-    "aten.bitwise_right_shift.Tensor",
-    "aten.bitwise_right_shift.Tensor_Scalar",
-    "aten.bitwise_right_shift.Scalar_Tensor",
-    "aten.__rshift__.Tensor",
-    "aten.__rshift__.Scalar",
+_declare_shift(
+    "right",
+    np.right_shift,
+    lambda a: -(a < 0).astype(a.dtype),
+    "``⌊self / 2ᵒᵗʰᵉʳ⌋``; as by all bits (0 or −1) where other is negative or too large.",
 )
-def bitwise_right_shift(self: Operand, other: Operand) -> Array:
-    """``⌊self / 2ᵒᵗʰᵉʳ⌋``; as by all bits (0 or −1) where other is negative or too large."""
-    _require_shiftable(self, other)
-    return _bitwise(
-        lambda a, b: np.where(
-            _is_shift(a, b), np.right_shift(a, _shift(a, b)), -(a < 0).astype(a.dtype)
-        ),
-        self,
-        other,
-    )
-
-
-def _require_shiftable(self: Operand, other: Operand) -> None:
-    if is_bool(result_dtype(self, other)):
-        raise InvalidIRError("the bits of bool are not shifted")
-
-
-def _is_shift(a: Array, b: Array) -> Array:
-    return (b >= 0) & (b < a.dtype.itemsize * 8)
-
-
-def _shift(a: Array, b: Array) -> Array:
-    return np.where(_is_shift(a, b), b, 0).astype(a.dtype)
 
 
 def _truth(operand: Array) -> Array:
