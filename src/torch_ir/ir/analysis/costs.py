@@ -29,7 +29,7 @@ from torch_ir.ir.dtypes import DTYPES
 from torch_ir.ir.functions import written_out
 from torch_ir.ir.graph import IR
 from torch_ir.ir.node import OpNode, module_of, source_place
-from torch_ir.ir.queries import require_symbols
+from torch_ir.ir.queries import require_symbols, symbols_in
 from torch_ir.ir.symbols import SymExpr, shape_at
 from torch_ir.ir.tensor import Constant, TensorMeta
 from torch_ir.ir.values import row_major
@@ -286,7 +286,7 @@ class _Sizes:
         self.symbols = symbols
         metas = [m for n in ir.nodes for m in (*n.inputs, *n.outputs)]
         metas += [*ir.graph_inputs, *ir.graph_outputs]
-        wanted = {s for m in metas if not m.is_static for d in m.shape for s in _symbols(d)}
+        wanted = symbols_in(meta for meta in metas if not meta.is_static)
         if missing := sorted(wanted - symbols.keys()):
             listed = ", ".join(missing[:5])
             raise InvalidIRError(
@@ -378,10 +378,6 @@ class _Sizes:
         if node.op_type == "aten.contiguous.default":
             return "memory_format" not in node.attrs and is_contiguous(layout)
         return viewed(layout, shape) is not None
-
-
-def _symbols(dim: int | SymExpr) -> tuple[str, ...]:
-    return () if isinstance(dim, int) else dim.symbols
 
 
 def _size(meta: TensorMeta, shape: Shape) -> int:
