@@ -182,12 +182,8 @@ def affine_grid_generator(theta: Array, size: Sequence[int], align_corners: bool
     axes = [_grid_axis(count, align_corners, theta.dtype) for count in size[2:]]
     mesh = np.meshgrid(*axes, indexing="ij")
     points = np.stack([*reversed(mesh), np.ones_like(mesh[0])], axis=-1)
-    flat = points.reshape(-1, rank + 1) @ _wide(theta).swapaxes(1, 2)
+    flat = points.reshape(-1, rank + 1) @ widened(theta).swapaxes(1, 2)
     return rounded(flat.reshape(size[0], *size[2:], rank), theta.dtype)
-
-
-def _wide(values: Array) -> Array:
-    return widened(values) if is_inexact(values.dtype) else values
 
 
 def _grid_axis(count: int, align_corners: bool, dtype: np.dtype[Any]) -> Array:
