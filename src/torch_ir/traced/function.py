@@ -89,7 +89,7 @@ class Traced:
         self._find = self._cache.find
 
     def __repr__(self) -> str:
-        return f"Traced({self._title}, executor={', '.join(map(_name, self._executors))})"
+        return f"Traced({self._title}, executor={', '.join([e.name for e in self._executors])})"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result, by the program that stands for this call.
@@ -287,10 +287,6 @@ def _takes_any_keywords(function: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):  # a builtin does not say what it takes
         return True
     return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
-
-
-def _name(executor: Executor) -> str:
-    return executor.name
 
 
 def names_of(

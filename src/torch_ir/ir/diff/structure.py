@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from torch_ir.errors import counted, printable_lines
@@ -442,7 +443,8 @@ def _declarations(a: IR, b: IR, pairing: _Pairing) -> Iterator[Change]:
     yield from _entries("symbol", "", a.symbols, b.symbols, str, "{0}: {1}")
     yield from _entries("weight", "@", weights(a), weights(b), ", ".join, "{0}: {1}")
     yield from _entries("constant", "@", a.constants, b.constants, _constant_text, "{0}: {1}")
-    yield from _entries("alias", "@", a.weight_aliases, b.weight_aliases, _key_text, "{0} = {1}")
+    key = partial(sigil, "@")
+    yield from _entries("alias", "@", a.weight_aliases, b.weight_aliases, key, "{0} = {1}")
     guards = {g.text: g for g in a.guards}, {g.text: g for g in b.guards}
     yield from _entries("guard", "", *guards, spell_value, "{1}")
     yield from _entries("operator", "", a.operators, b.operators, quote, "{1}")
@@ -477,10 +479,6 @@ def _entries(
 
 def _constant_text(constant: Constant) -> str:
     return f"{spell_type(constant.dtype, constant.shape)} = {spell_constant(constant)}"
-
-
-def _key_text(key: str) -> str:
-    return sigil("@", key)
 
 
 def _positions(

@@ -80,7 +80,9 @@ def executors_of(chosen: Any, parameters: Any = None) -> tuple[Executor, ...]:
             f"an executor is a name or a DelegateBackend, got {type(chosen).__name__}"
         )
     if not found:
-        raise InputError("no executor is given", remedy=f"There are {_listed()}.")
+        raise InputError(
+            "no executor is given", remedy=f"There are {', '.join(known_executors())}."
+        )
     names = [executor.name for executor in found]
     for name in names:
         if names.count(name) > 1:
@@ -128,7 +130,3 @@ def _with_parameters(found: tuple[Executor, ...], parameters: Any) -> tuple[Exec
     return tuple(
         [Executor(e.name, "aten", made, made) if e.name == made.name else e for e in found]
     )
-
-
-def _listed() -> str:
-    return ", ".join(known_executors())
