@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeAlias, cast
 import numpy as np
 import torch
 
-from torch_ir.backends.backend_registry import Runner, find_backend, instance_of
+from torch_ir.backends.backend_registry import Runner, instance_of
 from torch_ir.backends.delegate import function_of, sizes_of
 from torch_ir.backends.delegating import DelegatingExecutor
 from torch_ir.backends.protocol import DelegateBackend, Delegated, compiled_by
 from torch_ir.debug.capture import Captured
-from torch_ir.debug.judging.backends import WholePrograms
+from torch_ir.debug.judging.backends import backend_of
 from torch_ir.debug.reference.denotation import meaning_of
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.strides import part_reads_memory
@@ -312,10 +312,7 @@ def _named(name: str) -> AnySource:
         return LoweredSource(read_program(name), name)
     if name.endswith(IR_SUFFIXES):
         return LoweredSource(read_program(name), Path(name).name)
-    found = find_backend(name)
-    if isinstance(found, DelegateBackend):
-        return BackendSource(found)
-    return BackendSource(WholePrograms(name, found))
+    return BackendSource(backend_of(name))
 
 
 def external_tensors(

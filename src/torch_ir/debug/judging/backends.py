@@ -119,7 +119,7 @@ def judged_executor(
         judged = (judged,)
     if not isinstance(judged, Iterable):
         raise _unknown("backend", judged)
-    backends = [_backend(item) for item in cast(Sequence[Any], judged)]
+    backends = [backend_of(item) for item in cast(Sequence[Any], judged)]
     return executor_of(ir, weights, backends, constants)
 
 
@@ -262,7 +262,8 @@ class OpaqueRunner(DelegateBackend):
         return [named[meta.name] for meta in call.outputs]
 
 
-def _backend(item: Any) -> DelegateBackend:
+def backend_of(item: Any) -> DelegateBackend:
+    """Return the backend of a name, or which something is, as one that takes parts of programs."""
     found = find_backend(item) if isinstance(item, str) else instance_of(item, "backend=")
     if isinstance(found, DelegateBackend):
         return found
