@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from torch_ir.errors import counted, printable
-from torch_ir.ir.analysis.groups import Grouped
+from torch_ir.ir.analysis.groups import Grouped, nested_spans
 from torch_ir.tables import bytes_text, module_paths, number_text, report_text, table, time_text
 
 
@@ -204,15 +204,10 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
         for kind, title in (("process", name or "model"), ("thread", "nodes"))
     ]
     events: list[dict[str, Any]] = []
-    is_open: list[tuple[str, int]] = []  # modules around the present node, with their starts
     now = 0
     ends: dict[str, int] = {}
     arrows = 0
     for node in nodes:
-        parts = node.module.split(".") if node.module else []
-        shared = _shared(parts, [part for part, _ in is_open])
-        events += _closed(is_open, shared, now)
-        is_open += [(part, now) for part in parts[shared:]]
         duration = round(node.seconds * 1e9)
         events.append(_slice(node.operator, "node", now, duration, _arguments(node)))
         for source in node.sources:
@@ -221,30 +216,16 @@ def chrome_trace(name: str, nodes: Sequence[NodeProfile]) -> dict[str, Any]:
                 events += [_arrow("s", arrows, ends[source]), _arrow("f", arrows, now)]
         ends[node.node] = now + max(duration - 1, 0)  # an arrow starts inside its slice
         now += duration
-    events += _closed(is_open, 0, now)
+    inside = [(module_paths(node.module)[1:], round(node.seconds * 1e9)) for node in nodes]
+    for _, path, start, end in nested_spans(inside):
+        events.append(_slice(path, "module", start, end - start, {}))
     events.reverse()  # modules that take equal time were closed from the inside out
     events.sort(key=lambda event: (event["ts"], -event.get("dur", -1), event["cat"]))
     return {"traceEvents": [*titles, *events], "displayTimeUnit": "ns"}
 
 
-def _shared(left: Sequence[str], right: Sequence[str]) -> int:
-    """Return the length of the common prefix of two lists."""
-    same = [a == b for a, b in zip(left, right, strict=False)]
-    return same.index(False) if False in same else len(same)
-
-
-def _closed(is_open: list[tuple[str, int]], keep: int, now: int) -> list[dict[str, Any]]:
-    """End all but the outermost modules."""
-    events: list[dict[str, Any]] = []
-    while len(is_open) > keep:
-        path = ".".join([part for part, _ in is_open])
-        _, start = is_open.pop()
-        events.append(_slice(path, "module", start, now - start, {}))
-    return events
-
-
 def _slice(
-    name: str, category: str, start: int, duration: int, arguments: dict[str, Any]
+    name: str, category: str, start: float, duration: float, arguments: dict[str, Any]
 ) -> dict[str, Any]:
     """One slice; both times come in nanoseconds."""
     times = {"ts": start / 1000, "dur": duration / 1000}

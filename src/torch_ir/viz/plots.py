@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from torch_ir.arguments import public
 from torch_ir.errors import InvalidIRError, counted, did_you_mean, printable, raised_as
+from torch_ir.ir.analysis.groups import nested_spans
 from torch_ir.tables import bytes_text, module_paths, number_text, shortened, time_text
 from torch_ir.viz.axes import HEIGHT, PALETTE, TOP, WIDTH, Axes, label, picture, tag
 from torch_ir.viz.fold import short_operator
@@ -330,21 +331,14 @@ class _Modules:
 def _flame(data: Mapping[str, Any]) -> Plot:
     """What each module takes, in program order, its parts above it: seconds, or else bytes."""
     rows, spell, unit = _measured(data)
-    spans: list[tuple[int, str, float, float]] = []  # depth, path, start and end
-    open_spans: list[tuple[str, float]] = []
+    inside: list[tuple[Sequence[str], float]] = []
     totals: dict[str, float] = {}
-    at = 0.0
-    for row, value in (*rows, ({}, 0.0)):
+    for row, value in rows:
         module = str(row.get("module") or "")
         totals[module] = totals.get(module, 0.0) + value
-        paths = [*module_paths(module)[1:], f"{module} {row['operator']}"] if row else []
-        kept = 0
-        while kept < min(len(paths), len(open_spans)) and paths[kept] == open_spans[kept][0]:
-            kept += 1
-        for depth in range(len(open_spans) - 1, kept - 1, -1):
-            spans.append((depth, open_spans[depth][0], open_spans[depth][1], at))
-        open_spans = [*open_spans[:kept], *((path, at) for path in paths[kept:])]
-        at += value
+        inside.append(([*module_paths(module)[1:], f"{module} {row['operator']}"], value))
+    spans = list(nested_spans(inside))
+    at = max([end for *_, end in spans], default=0.0)
     title = f"{data.get('model_name') or 'program'}: {spell(at)} in program order"
     levels, modules = 1 + max((depth for depth, *_ in spans), default=0), _Modules(totals)
     high = min(24.0, (HEIGHT - TOP) / levels)

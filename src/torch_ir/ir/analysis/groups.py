@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from torch_ir.arguments import public
@@ -95,6 +95,25 @@ class Grouped(Shown, ABC, Generic[N, G]):
         kept = {group.name for group in self._heaviest_first(groups)[:top]}
         shown = [group for group in groups if group.name in kept]
         return shown, len(groups) - len(shown)
+
+
+def nested_spans(
+    items: Iterable[tuple[Sequence[str], float]],
+) -> Iterator[tuple[int, str, float, float]]:
+    """Lay items end to end, each in spans of the names around it, the outermost first.
+
+    Each span is told when it ends, the inner ones first: its depth, name, start and end.
+    """
+    around: list[tuple[str, float]] = []
+    at = 0.0
+    for names, length in (*items, ((), 0.0)):
+        kept = 0
+        while kept < min(len(names), len(around)) and names[kept] == around[kept][0]:
+            kept += 1
+        for depth in range(len(around) - 1, kept - 1, -1):
+            yield depth, *around[depth], at
+        around[kept:] = [(name, at) for name in names[kept:]]
+        at += length
 
 
 def _members(nodes: Sequence[N], by: str, report: str) -> dict[str, list[N]]:
