@@ -34,6 +34,7 @@ from torch_ir.debug.comparing.sources import (
 from torch_ir.debug.eager import same_random_numbers
 from torch_ir.debug.judging.backends import require_compiled_from
 from torch_ir.debug.reference.tolerance_check import same_bits
+from torch_ir.debug.shrinking.reduced import write_program
 from torch_ir.errors import InvalidIRError, did_you_mean
 from torch_ir.executor.inputs import check_inputs, require_apart
 from torch_ir.ir import IR, OpNode
@@ -51,6 +52,7 @@ from torch_ir.kernel_switches import full_precision
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.functionalization import functional_form
 from torch_ir.passes.requirements import is_functional
+from torch_ir.serde.files import make_folder
 from torch_ir.steps import steps
 from torch_ir.torch_memory import copied
 
@@ -189,17 +191,8 @@ _SHOWN, _LOOKED_AT = 4, 20
 
 
 def _save(found: tuple[IR, Tensors], folder: Path) -> None:
-    from safetensors.torch import save
-
-    from torch_ir.serde import write_atomically
-    from torch_ir.serde.files import make_folder
-
     body, values = found
-    make_folder(folder)
-    body.save(folder / "program.tir")
-    write_atomically(folder / "program.ir", f"{body}\n".encode())
-    tensors = {name: values[name].contiguous().clone() for name in body.input_names}
-    write_atomically(folder / "inputs.safetensors", save(tensors))
+    write_program(make_folder(folder), body, {}, [values[name] for name in body.input_names])
 
 
 def _with_equal_names(ir: IR, written: IR, judged: AnySource) -> tuple[IR, AnySource]:
