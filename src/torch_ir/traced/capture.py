@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import (
 )
 
 from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
+from torch_ir.executor.autograd.derivatives import backward_nodes
 from torch_ir.frontend.gradients.autograd_function import CallWithGradient
 from torch_ir.frontend.gradients.watching import BACKWARD_OF_A_BODY, HOOKS, recorded_functions
 from torch_ir.frontend.meta import fake_tensor_mode
@@ -150,7 +151,7 @@ class _Attempt:
         others = [mode.from_tensor(t, static_shapes=True) for t in closed]
         real = (*self.flat.tensors, *closed)
         roots = [t.grad_fn for t in (*fakes, *others)]  # of those that are no leaves
-        known = (*fakes, *others, *map(_variable, _backward_nodes(roots)))
+        known = (*fakes, *others, *map(_variable, backward_nodes(roots)))
         caches_casts = torch.is_autocast_cache_enabled()  # which torch turns off in traces
 
         def call(tensors: list[Any], closures: list[Any]) -> list[Any]:
@@ -361,7 +362,7 @@ def _own_leaves(results: Sequence[torch.Tensor], fakes: Sequence[Any]) -> tuple[
     wanted = [t for t in results if t.requires_grad]
     with raised_as(lambda error: TraceError(f"gradients are not known: {first_line(error)}")):
         made_by = [t.grad_fn for t in wanted]
-    for node in _backward_nodes([node for node in made_by if node is not None]):
+    for node in backward_nodes([node for node in made_by if node is not None]):
         leaf = _variable(node)
         if leaf is not None and id(leaf) not in given:
             raise TraceError(
@@ -391,7 +392,7 @@ def _autocast() -> Generator[None]:
 def _refuse_custom_gradients(roots: Sequence[Any]) -> None:
     """Refuse gradients that a Python class defines: operators alone would have others."""
     known = CallWithGradient._backward_cls  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # torch makes it
-    for node in _backward_nodes(roots):
+    for node in backward_nodes(roots):
         is_class = isinstance(node, torch.autograd.function.BackwardCFunction)
         if is_class and not isinstance(node, known) and not is_operator_formula(node):
             name = type(node).__name__.removesuffix("Backward")
@@ -426,18 +427,6 @@ def _has_scan(module: torch.nn.Module) -> bool:
 def _variable(node: Any) -> torch.Tensor | None:
     """The leaf at which gradients of a node of autograd's graph end, or None."""
     return getattr(node, "variable", None)
-
-
-def _backward_nodes(roots: Sequence[Any]) -> Iterator[Any]:
-    """Yield each node of autograd's graph below some of them, once."""
-    seen: set[Any] = set()
-    todo = list(roots)
-    while todo:
-        node = todo.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            yield node
-            todo.extend(following for following, _ in node.next_functions)
 
 
 def _require_same_containers(before: tuple[list[Any], Any], after: tuple[list[Any], Any]) -> None:

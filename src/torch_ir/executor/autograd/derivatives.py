@@ -8,7 +8,7 @@ autograd graph whose name says so. All is remembered for calls of equal types.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
@@ -150,7 +150,8 @@ def _recorded(
         results = _results(signature, taken)
     made = [item for item in results if isinstance(item, torch.Tensor)]
     recorded = tuple([isinstance(r, torch.Tensor) and r.requires_grad for r in results])
-    missing = next((name for name in _nodes(made) if "NotImplemented" in name), None)
+    names = (node.name() for node in backward_nodes(item.grad_fn for item in made))
+    missing = next((name for name in names if "NotImplemented" in name), None)
     leaves = [tensor for tensor in given if tensor.requires_grad]
     return Formula(recorded, _NONE if missing else ""), made, leaves
 
@@ -158,16 +159,16 @@ def _recorded(
 _NONE = "it has none"
 
 
-def _nodes(tensors: list[torch.Tensor]) -> Iterator[str]:
-    """The names of the nodes of the autograd graph behind tensors."""
-    pending: list[Any] = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
+def backward_nodes(roots: Iterable[Any]) -> Iterator[Any]:
+    """Yield each node of autograd's graph below some of them, once; None is no node."""
     seen: set[Any] = set()
+    pending = list(roots)
     while pending:
         node = pending.pop()
-        if node not in seen:
+        if node is not None and node not in seen:
             seen.add(node)
-            yield node.name()
-            pending.extend(below for below, _ in node.next_functions if below is not None)
+            yield node
+            pending.extend(below for below, _ in node.next_functions)
 
 
 def _forward(signature: CallSignature, wanted: tuple[bool, ...]) -> Formula:
