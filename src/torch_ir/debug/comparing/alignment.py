@@ -72,7 +72,7 @@ class _Alignment:
             if node.binds or not node.outputs:
                 self._own.make([m.name for m in (*node.inputs, *node.outputs)], [node])
             if not node.outputs:
-                state.keep(state.known(node))
+                state.values |= state.known(node)
                 state.covered.add(node.name)
             if shown:
                 own = nodes_behind(self.program, [shown[0].name], self.seen)

@@ -18,11 +18,11 @@ def replayed(state: Feed, values: Tensors) -> Iterator[Found]:
         if lacking := not_captured(node, values) or state.lacking(node):
             state.reasons[node.name] = lacking
             state.unseen.add(node.name)
-            state.keep({name: values.get(name, known[name]) for name in known})
+            state.values |= {name: values.get(name, known[name]) for name in known}
             continue
         if not node.outputs:
             state.covered.add(node.name)
-            state.keep(known)
+            state.values |= known
             continue
         faults = faults_since(state, node, known, [values[meta.name] for meta in node.outputs])
         wrong = not isinstance(faults, str) and bool(faults)
@@ -33,4 +33,4 @@ def replayed(state: Feed, values: Tensors) -> Iterator[Found]:
             yield from [Found((node,), fault) for fault in faults]
         if wrong:  # those behind it are judged from what is right before it
             state.unseen.add(node.name)
-        state.keep(known if wrong else {m.name: values[m.name] for m in node.outputs})
+        state.values |= known if wrong else {m.name: values[m.name] for m in node.outputs}

@@ -185,10 +185,6 @@ class Feed:
         self.unseen.add(node.name)
         self.flow |= {m.name: made for m, made in zip(node.outputs, results, strict=False)}
 
-    def keep(self, known: Values) -> None:
-        """Go on with these results of a node."""
-        self.values |= known
-
 
 def not_captured(node: OpNode, values: Values) -> str:
     """Return why captured values cannot tell what a node gave; empty if they can."""
@@ -439,7 +435,7 @@ class Unit(_Part):
             else:
                 raised[node.name] = results
                 state.reasons[node.name] = f"alone it raised {error_text(results)}"
-            state.keep(known)
+            state.values |= known
             self.known |= known
             state.done(node)
         state.values |= {name: self.known[name] for name in wanted}

@@ -71,7 +71,7 @@ class OwnValues:
         """Let the other side make values of the program, and what they and some nodes need."""
         for node in _needed(self._state, names, readers):
             made = self._state.known(node)
-            self._state.keep(made)
+            self._state.values |= made
             if is_repeatable(self._state.program, node):  # it can be made again
                 seen = storages_of(self._state.values[meta.name] for meta in node.inputs)
                 sizes = {name: new_bytes([tensor], seen) for name, tensor in made.items()}
