@@ -143,16 +143,18 @@ class _Flowchart:
     include_weights: bool
     prefix: str = ""
     box_of_value: dict[str, str] = field(default_factory=dict[str, str])
+    drawn: dict[str, Box] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.drawn = {f"{self.prefix}n{index}": box for index, box in enumerate(self.folded)}
         for index, meta in enumerate(self.ir.graph_inputs):
             self.box_of_value[meta.name] = f"{self.prefix}i{index}"
         if self.include_weights:
             for index, name in enumerate(self._drawn_weights()):
                 self.box_of_value[name] = f"{self.prefix}w{index}"
-        for index, box in enumerate(self.folded):
+        for name, box in self.drawn.items():
             made = [meta.name for node in box.nodes for meta in node.outputs]
-            self.box_of_value.update(dict.fromkeys(made, f"{self.prefix}n{index}"))
+            self.box_of_value.update(dict.fromkeys(made, name))
 
     def _drawn_weights(self) -> Mapping[str, TensorMeta | Constant]:
         """The weights and constants that single nodes take, by their names in the graph."""
@@ -173,9 +175,9 @@ class _Flowchart:
             for name, value in self._drawn_weights().items():
                 key = external[name][0]
                 yield f'{self.box_of_value[name]}[("{_label(key, type_text(value))}")]:::weight'
-        for index, box in enumerate(self.folded):
+        for name, box in self.drawn.items():
             label, style = self._box_label(box)
-            yield f'{self.prefix}n{index}["{label}"]{style}'
+            yield f'{name}["{label}"]{style}'
         for index, meta in enumerate(self.ir.graph_outputs):
             yield f'{self.prefix}o{index}[\\"{_label("output", type_text(meta))}"\\]'
         if len(self.folded) < len(self.ir.nodes):
@@ -224,10 +226,10 @@ class _Flowchart:
 
     def arrows(self) -> Iterator[str]:
         carried: dict[tuple[str, str], dict[str, TensorMeta]] = {}
-        for index, box in enumerate(self.folded):
+        for name, box in self.drawn.items():
             for node in box.nodes:
                 for meta in node.inputs:
-                    self._carry(carried, meta, f"{self.prefix}n{index}")
+                    self._carry(carried, meta, name)
         for (source, target), metas in carried.items():
             first, *others = metas.values()
             label = f"{len(metas)} values" if others else type_text(first)
@@ -245,13 +247,10 @@ class _Flowchart:
     ) -> None:
         source = self.box_of_value.get(meta.name)
         inside_folded_box = source == target or (
-            source is not None and self._is_weight(source) and self._is_folded(target)
+            source is not None and self._is_weight(source) and len(self.drawn[target].nodes) > 1
         )
         if source is not None and not inside_folded_box:
             carried.setdefault((source, target), {})[meta.name] = meta
-
-    def _is_folded(self, box: str) -> bool:
-        return len(self.folded[int(box.removeprefix(self.prefix)[1:])].nodes) > 1
 
     def _is_weight(self, box: str) -> bool:
         return box.removeprefix(self.prefix).startswith("w")
@@ -262,9 +261,9 @@ class _Flowchart:
 
     def calling(self, function: str) -> Iterator[str]:
         """Yield the boxes whose nodes call a function."""
-        for index, box in enumerate(self.folded):
+        for name, box in self.drawn.items():
             if any(function in node.functions for node in box.nodes):
-                yield f"{self.prefix}n{index}"
+                yield name
 
 
 def _operators(box: Box) -> str:
