@@ -28,6 +28,7 @@ from torch_ir.executor.listeners import Table
 from torch_ir.infer.bindings import Symbols
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.aliases import Aliases
+from torch_ir.ir.node import needs
 from torch_ir.ir.queries import live_out
 from torch_ir.ir.symbols import shape_at
 from torch_ir.semantics.arguments import as_array
@@ -228,13 +229,13 @@ class _DelegateCall:
 
     def smallest(self, given: Values) -> list[Finding]:
         """Return what is off in the shortest prefix of the body that is wrong."""
-        length = len(self.delegate.body.nodes)
-        good, bad, found = 0, length, list[Finding]()
+        nodes = self.delegate.body.nodes
+        good, bad, found = 0, len(nodes), list[Finding]()
         while bad - good > 1:
             half, middle, tried = (good + bad) // 2, good, None
             # a prefix that the backend refuses moves the border outward
             for middle in (*range(half, bad), *range(half - 1, good, -1)):
-                tried = self._prefix(middle, given)
+                tried = self.part(nodes[:middle], given)
                 if tried is not None:
                     break
             if tried is None:
@@ -243,30 +244,29 @@ class _DelegateCall:
                 bad, found = middle, tried
             else:
                 good = middle
-        for part in _groups(self.delegate.body.nodes[:bad], self.symbols):
+        for part in _groups(nodes[:bad], self.symbols):
             names = {meta.name for meta in part}
-            tried = self._prefix(bad, given, part) or []
+            tried = self.part(nodes[:bad], given, part) or []
             if any(item.error.reason and item.value in names for item in tried):
                 found = tried
                 break
         first = next((item for item in found if item.error.reason), None)
         return [] if first is None else [item for item in found if item.node is first.node]
 
-    def _prefix(
-        self, length: int, given: Values, shown: Sequence[TensorMeta] = ()
+    def part(
+        self, nodes: Sequence[OpNode], given: Values, shown: Sequence[TensorMeta] = ()
     ) -> list[Finding] | None:
-        """What is off in the first nodes of the body; None if the backend refuses them.
+        """Return what is off in nodes of the body by themselves; None if they are refused.
 
         Args:
-            length: How many nodes.
+            nodes: The nodes.
             given: The inputs of the body, by name.
             shown: Values to look at besides what the rest of the body reads; they come first.
         """
-        nodes = self.delegate.body.nodes[:length]
         live = live_out(self.delegate.body, nodes)
         returned = list({meta.name: meta for meta in (*shown, *live)}.values())
-        known = self.torch_values(given, [meta.name for meta in returned])
-        return self.tried(nodes, returned, known)
+        names = {meta.name for meta in returned} | needs(nodes).keys() - given.keys()
+        return self.tried(nodes, returned, self.torch_values(given, names))
 
     def tried(
         self, nodes: Sequence[OpNode], returned: Sequence[TensorMeta], known: Values
@@ -349,14 +349,6 @@ def _again(
     return [replace(item, error=item.error.in_a_second_call()) for item in found]
 
 
-def _part(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> list[Finding] | None:
-    """What is off in some nodes of the body by themselves; None if they are refused."""
-    returned = live_out(case.delegate.body, nodes)
-    metas = [*returned, *[meta for node in nodes for meta in node.inputs]]
-    names = [meta.name for meta in metas if meta.name not in given]
-    return case.tried(nodes, returned, case.torch_values(given, names))
-
-
 def _writes(copies: Values, given: Values) -> str:
     """What a backend did to copies of its inputs; nothing if it left them as they were given."""
     written = [name for name, copy in copies.items() if not is_same(given[name], copy)]
@@ -369,7 +361,7 @@ def _in_halves(case: _DelegateCall, nodes: Sequence[OpNode], given: Values) -> I
     for half in (nodes[:middle], nodes[middle:]):
         if len(half) < 2:
             continue  # it was tried alone
-        tried = _part(case, half, given)
+        tried = case.part(half, given)
         yield from tried or ()
         if tried is None or any(item.error.loose for item in tried):
             yield from _in_halves(case, half, given)
