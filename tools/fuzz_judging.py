@@ -22,7 +22,6 @@ import torch_ir
 from torch_ir import IR, IRExecutor, serde
 from torch_ir.cli.tensors import random_inputs, random_weights
 from torch_ir.cli.values import symbol_values
-from torch_ir.torch_memory import copied
 from torch_ir.debug.reference.eager_call import bind, call_plainly
 from torch_ir.debug.reference.tolerance_check import same_bits
 from torch_ir.errors import SerializationError, TorchIRError
@@ -30,6 +29,7 @@ from torch_ir.ir import Constant, SymExpr, ValueLeaf
 from torch_ir.ir.symbols import shape_at
 from torch_ir.ir.tree import leaves
 from torch_ir.torch_api import constant_tensors
+from torch_ir.torch_memory import copied
 
 SECONDS = 1.0
 """Of the CPU, that a file of up to a MB may take; and so for each reading of what it holds."""

@@ -27,12 +27,12 @@ from multiprocessing import get_context
 import torch
 
 from torch_ir import IR
-from torch_ir.torch_memory import copied
 from torch_ir.debug.fuzzing.random_programs import callable_operators, random_program
 from torch_ir.debug.reference.denotation import Meaning, Meanings, errors_of
 from torch_ir.debug.reference.eager_call import call_plainly
 from torch_ir.errors import TorchIRError
 from torch_ir.ops.layouts import READING_MEMORY
+from torch_ir.torch_memory import copied
 
 DTYPES = (
     *("float32", "float16", "bfloat16", "float64", "complex64", "complex128"),
