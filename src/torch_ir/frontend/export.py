@@ -421,9 +421,11 @@ def caching_casts(model: nn.Module) -> Generator[None]:
     which precision its gradients are summed.
     """
     is_on = torch.is_autocast_cache_enabled()
-    hook = model.register_forward_pre_hook(
-        lambda *_: torch.set_autocast_cache_enabled(is_on), prepend=True
-    )
+
+    def as_before(module: nn.Module, args: Any) -> None:
+        torch.set_autocast_cache_enabled(is_on)
+
+    hook = model.register_forward_pre_hook(as_before, prepend=True)
     try:
         yield
     finally:
