@@ -226,7 +226,7 @@ class EffectWatch:
     def _have_writes(self) -> bool:
         is_written = list(map(version_of, self._counting)) != self._versions
         is_written |= list(map(requires_grad, self._tensors)) != self._flags
-        return is_written or (not self._is_told and _traced(_writes))
+        return is_written or _traced(_writes_given) or (not self._is_told and _traced(_writes))
 
 
 _OF_TRACES = re.compile(r"\b(FakeTensor|Sym(Int|Float|Bool))\b")
@@ -262,6 +262,19 @@ _NUMBERS = (f"{_TORCH}/__init__.py", f"{_TORCH}/fx/experimental/", __file__)
 def _writes(node: torch.fx.Node) -> bool:
     """Whether a node of torch's graphs calls an operator that writes to an argument."""
     return isinstance(node.target, OpOverload) and node.target._schema.is_mutable  # pyright: ignore[reportPrivateUsage]  # torch has no public name
+
+
+def _writes_given(node: torch.fx.Node) -> bool:
+    """Whether a node writes to what is given, through ``x.data`` too, which counts no writes."""
+    if not _writes(node):
+        return False
+    base: Any = node.args[0] if node.args else None
+    while isinstance(base, torch.fx.Node) and isinstance(base.target, OpOverload):
+        returns = base.target._schema.returns  # pyright: ignore[reportPrivateUsage]  # as above
+        if not returns or returns[0].alias_info is None:
+            return False  # it has memory of its own
+        base = base.args[0]
+    return isinstance(base, torch.fx.Node)
 
 
 def _traced(does: Callable[[torch.fx.Node], bool]) -> bool:
