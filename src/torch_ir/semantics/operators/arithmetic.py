@@ -54,12 +54,14 @@ def add(self: Operand, other: Operand, alpha: complex = 1) -> Array:
 
 @denotes("aten._add_relu.Tensor", "aten._add_relu.Scalar")
 def add_relu(self: Operand, other: Operand, alpha: complex = 1) -> Array:
-    """``self + alpha · other`` where that is above 0, else 0; the greatest number for infinity."""
-    total = add(self, other, alpha)
-    is_half = is_float(total.dtype) and total.dtype.itemsize == 2
-    if is_half or not is_real_number(total.dtype):
+    """``self + alpha · other``, at least 0 and at most the greatest number of ``self``'s type."""
+    total, first = add(self, other, alpha), np.asarray(self).dtype
+    is_half = is_float(first) and first.itemsize == 2
+    if is_half or first == np.uint8 or not is_real_number(first):
+        raise InvalidIRError(f"_add_relu does not exist on {first}")
+    if is_complex(total.dtype):
         raise InvalidIRError(f"_add_relu does not exist on {total.dtype}")
-    most = (np.finfo if is_float(total.dtype) else np.iinfo)(total.dtype).max
+    most = (np.finfo if is_float(first) else np.iinfo)(first).max
     clipped = np.clip(total, np.zeros((), total.dtype), np.asarray(most, total.dtype))
     return np.asarray(clipped)
 
@@ -222,13 +224,16 @@ def pow(self: Operand, exponent: Operand) -> Array:
     differ at −0 and −inf. Numbers are rounded to the type.
 
     Powers of integers wrap; an integer to a negative power is cut off toward zero (0 for 0), and
-    refused where the exponent is a number. It does not exist on two booleans.
+    refused where the exponent is a number. It does not exist on two booleans, unless the exponent
+    is a number.
 
     Source: C99 F.9.4.4, and torch's documentation.
     """
     dtype = result_dtype(self, exponent)
     if is_bool(dtype):
-        raise InvalidIRError("pow does not exist on bool")
+        if not isinstance(self, np.ndarray) or isinstance(exponent, np.ndarray):
+            raise InvalidIRError("pow does not exist on bool")
+        return self.copy() if exponent else np.ones_like(self)
     if is_integer(dtype):
         if not isinstance(exponent, np.ndarray) and exponent.real < 0:
             raise InvalidIRError("an integer is raised to a negative power")
@@ -271,6 +276,15 @@ def square(self: Array) -> Array:
 # -- extrema --------------------------------------------------------------------------------------
 
 
+def _common_divisor(first: Array, second: Array) -> Array:
+    """Euclid's algorithm: the remainder of the last two until it is 0, as C's ``%`` has it."""
+    rest, last = np.abs(first), np.abs(second)
+    while rest.any():
+        divisor = np.where(rest, rest, 1)
+        rest, last = np.where(rest, np.fmod(last, divisor), 0), np.where(rest, rest, last)
+    return last
+
+
 def _common_multiple(first: Array, second: Array) -> Array:
     """The least common multiple, cut to the type: a narrow one after its modulus, others before.
 
@@ -310,8 +324,9 @@ for _row in (
         "``√(self² + other²)`` without overflow between; inf if one is infinite.",
     ),
     (
-        *("gcd.default", np.gcd, is_integer),
-        "The greatest common divisor of the absolute values, ``gcd(0, 0) = 0``; of integers.",
+        *("gcd.default", _common_divisor, is_integer),
+        "The greatest common divisor of the absolute values, ``gcd(0, 0) = 0``; of integers."
+        " The absolute value of the least integer is that integer, which wraps.",
     ),
     (
         *("lcm.default", _common_multiple, is_integer),

@@ -16,7 +16,15 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_complex, is_float, rounded, widened, working
+from torch_ir.semantics.dtypes import (
+    Array,
+    is_complex,
+    is_float,
+    result_dtype,
+    rounded,
+    widened,
+    working,
+)
 from torch_ir.semantics.numbers import same
 from torch_ir.semantics.registry import denotes, restate
 
@@ -210,7 +218,8 @@ def searchsorted(
 
     A sequence of one dimension serves all values; one of more has a line for each line of values,
     [*, n] and [*, m]. ``side`` "right" is ``right``. With ``sorter``, ``sequence[sorter]`` is the
-    line in order. Dtype int64, or int32 where asked for. NaN is larger than all.
+    line in order. Dtype int64, or int32 where asked for. NaN is larger than all. Both are compared
+    in their common type, to which numbers and tensors without dimensions count little.
     """
     if side not in (None, "left", "right") or (side == "left" and right):
         raise InvalidIRError(f"side {side!r} and right {right} do not say on which side")
@@ -221,7 +230,8 @@ def searchsorted(
     if not lines.ndim or (lines.ndim > 1 and lines.shape[:-1] != values.shape[:-1]):
         raise InvalidIRError(f"{list(lines.shape)} has no line for each of {list(values.shape)}")
     where = "right" if right or side == "right" else "left"
-    lines, wanted = (widened(array) for array in (lines, values))
+    common = result_dtype(sorted_sequence, self)
+    lines, wanted = (widened(rounded(array, common)) for array in (lines, values))
     dtype = np.dtype("int32" if out_int32 else "int64")
     if lines.ndim == 1:
         return np.asarray(np.searchsorted(lines, wanted, where)).astype(dtype)
