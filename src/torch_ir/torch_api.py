@@ -117,10 +117,10 @@ def constant_tensor(constant: Constant, base: torch.Tensor | None = None) -> tor
     if constant.is_filled:
         one = torch.frombuffer(bytearray(constant.data or b""), dtype=torch.uint8).view(dtype)
         return one.expand(constant.shape).contiguous()
-    raw = bytearray(constant.tobytes())
-    if not raw:
-        return torch.empty(constant.shape, dtype=dtype)
-    return torch.frombuffer(raw, dtype=torch.uint8).view(dtype).reshape(constant.shape)
+    made = torch.empty(constant.shape, dtype=dtype, device="cpu")
+    if made.numel():  # memory of torch's own: that of others has no lazy clone
+        made.view(-1).view(torch.uint8).numpy().data[:] = constant.tobytes()
+    return made
 
 
 def constant_tensors(

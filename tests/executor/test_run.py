@@ -371,3 +371,22 @@ def test_a_direct_call_keeps_state_and_says_which_node_failed():
     assert direct(x) == {"mean": torch.ones(1)}
     with pytest.raises(torch_ir.ExecutionError, match="index"):
         direct(x)
+
+
+class ClonesConstants(nn.Module):
+    """Copies, when they are written, what lies in memory of torch's own alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.number, self.table = torch.tensor(2.0), torch.arange(3.0)
+
+    def forward(self, x):
+        return torch._lazy_clone(self.table) * torch._lazy_clone(self.number) + x
+
+
+def test_constants_lie_in_memory_of_torchs_own(tmp_path):
+    model, x = ClonesConstants(), torch.ones(3)
+    torch_ir.extract_ir(model, (x,)).save(tmp_path / "m.tir")
+    ir = IR.load(tmp_path / "m.tir")
+    assert torch.equal(IRExecutor(ir, {})(x), model(x))
+    assert torch_ir.compare(ir, {}, (x,)).verdict == "agree"
