@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import func, nn
+from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.dlpack import to_dlpack
 
 from torch_ir import make_traced
@@ -133,3 +134,14 @@ def test_tensors_in_slices_decide_by_their_values(function: Callable[[Any], Any]
 def test_values_that_torch_takes_for_constants_are_refused(function: Callable[[Any], Any]):
     with pytest.raises(TraceError, match=r"torch traces the values of a tensor \[3, 4\] that"):
         make_traced(function)(X)
+
+
+def test_tensors_of_classes_that_hold_tensors_are_refused():
+    both = TwoTensor(torch.ones(3), torch.ones(3))
+    with pytest.raises(TraceError) as error:
+        make_traced(lambda x: x * both)(torch.ones(3))
+    assert str(error.value) == (
+        "the function reads a tensor of the class TwoTensor, which holds tensors\n"
+        "Call it untraced; of a model, extract_ir takes what "
+        "torchao.utils.unwrap_tensor_subclass(model) makes of it."
+    )

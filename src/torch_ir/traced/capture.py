@@ -19,6 +19,7 @@ from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     StatelessSymbolicContext,
 )
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from torch_ir.errors import TorchIRError, TraceError, first_line, raised_as
 from torch_ir.executor.autograd.derivatives import backward_nodes
@@ -147,6 +148,7 @@ class _Attempt:
         mode = fake_tensor_mode(shape_env, allow_non_fake_inputs=True)
         lifted = self._lifted()
         closed = [self.closure.tensors[position] for position in lifted]
+        _require_unwrapped(closed)
         fakes = [self._fake(mode, i, tensor) for i, tensor in enumerate(self.flat.tensors)]
         others = [mode.from_tensor(t, static_shapes=True) for t in closed]
         real = (*self.flat.tensors, *closed)
@@ -492,6 +494,17 @@ def _data_dependent(error: Exception, tensor: str) -> TraceError:
 def _has_fake_constants(module: GraphModule) -> bool:
     """Whether the graph holds traced tensors as if they were constants: a transform hid them."""
     return any(isinstance(value, FakeTensor) for _, value in constants_of(module))
+
+
+def _require_unwrapped(tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse tensors of classes that hold others: it is these that a trace reads."""
+    for tensor in filter(is_traceable_wrapper_subclass, tensors):
+        raise TraceError(
+            f"the function reads a tensor of the class {type(tensor).__name__}, which holds "
+            "tensors",
+            remedy="Call it untraced; of a model, extract_ir takes what "
+            "torchao.utils.unwrap_tensor_subclass(model) makes of it.",
+        )
 
 
 def _require_read(
