@@ -15,7 +15,6 @@ from torch_ir import (
     IRExecutor,
     OpNode,
     TensorMeta,
-    decompose,
     execute_ir,
     extract_ir,
     functionalize,
@@ -344,36 +343,6 @@ def test_results_have_memory_of_their_own_and_eagers_values():
     assert torch.equal(args[0], kept[6])
     assert args[1].abs().sum() > 0
     assert torch.equal(results[7], kept[7])
-
-
-def _damp(x, by=0.5):
-    x.mul_(by)
-
-
-class Damped(nn.Module):
-    def forward(self, x):
-        y = x + 1
-        torch.ops.writing_library.damp_(y[0], 0.25)
-        return y * 2
-
-
-def test_an_operator_of_a_library_that_writes_becomes_the_one_without_an_underscore():
-    x = torch.randn(2, 3)
-    with torch.library._scoped_library("writing_library", "FRAGMENT") as library:
-        library.define("damp_(Tensor(a!) x, float by=0.5) -> ()", tags=torch.Tag.pt2_compliant_tag)
-        library.impl("damp_", _damp, "CompositeExplicitAutograd")
-        ir = extract_ir(Damped(), (x,))
-        with pytest.raises(
-            PassError, match=r"what it writes, such as writing_library\.damp\.default"
-        ):
-            functionalize(ir)
-        library.define("damp(Tensor x, float by=0.5) -> Tensor", tags=torch.Tag.pt2_compliant_tag)
-        library.impl("damp", lambda x, by=0.5: x * by, "CompositeExplicitAutograd")
-        for lower in (functionalize, decompose):
-            lowered = lower(ir)
-            assert writes(lowered) == []
-            assert list(lowered.operators) == ["writing_library.damp.default"]
-            assert torch.equal(IRExecutor(lowered)(x), Damped()(x))
 
 
 def test_everything_that_cannot_be_followed_is_listed():

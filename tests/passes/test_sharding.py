@@ -413,6 +413,18 @@ def test_plans_that_do_not_fit_are_refused(ir, plan, ranks, message):
     assert message in str(error.value)
 
 
+def test_a_pattern_that_fits_nothing_is_told_what_there_is(ir):
+    messages = []
+    for pattern in ("layers.0.up.wieght", "zzz"):
+        with pytest.raises(PassError) as error:
+            shard(ir, {pattern: "column"}, ranks=2)
+        messages.append(error.value.remedy)
+    near, none = messages
+    assert near == "Did you mean layers.0.up.weight or layers.1.up.weight?"
+    keys = sorted(key for key, _ in ir.external_values().values())
+    assert none == f"Patterns are of weights, or of modules: {str(keys)[:300]}."
+
+
 def test_a_program_of_a_rank_is_not_shared_again(ir):
     program = shard(ir, PLAN, ranks=2)[0]
     with pytest.raises(PassError, match="is a collective of the group 'tp' already"):

@@ -167,7 +167,10 @@ def test_tensors_are_counted_alike_from_lists_and_from_torch():
     assert sum(histograms({"c": torch.ones(3, 5)})["c"]["counts"]) == 15
     with pytest.raises(InvalidIRError, match="no value matches 'rel'") as error:
         histograms({"relu": torch.ones(2)}, ["rel"])
-    assert "relu" in error.value.remedy
+    assert error.value.remedy == "Did you mean relu?"
+    with pytest.raises(InvalidIRError) as error:
+        histograms({"relu": torch.ones(2), "add": torch.ones(2)}, ["zzz*"])
+    assert str(error.value) == "no value matches 'zzz*'\nThe names are ['add', 'relu']."
 
 
 def test_of_many_tensors_each_has_a_small_histogram():

@@ -160,8 +160,6 @@ def attribute(
     """
     program = functional_form(written_out(ir))
     pairs = _pairs(program)
-    if not pairs:
-        raise InvalidIRError("no node dequantizes what a node of the program quantizes")
     known = external_tensors(program, weights, None)
     runs = [_Sample(program, pairs, known, s) for s in (tuple(inputs), *map(tuple, samples))]
     signal = sum(run.signal for run in runs)
@@ -208,12 +206,18 @@ def _kept(
 def _pairs(program: IR) -> dict[str, OpNode]:
     """The nodes that quantize what is dequantized again, by name."""
     users = program.users
-    return {
+    found = {
         node.name: node
         for node in program.nodes
         if node.op_type in QUANTIZES
         and any(u.op_type in DEQUANTIZES for u in users.get(node.outputs[0].name, ()))
     }
+    if not found:
+        raise InvalidIRError(
+            "no node dequantizes what a node of the program quantizes",
+            remedy="Give a program that was quantized, as convert_pt2e of torchao does it.",
+        )
+    return found
 
 
 def _row(

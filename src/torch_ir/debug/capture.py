@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean
+from torch_ir.errors import InvalidIRError, SerializationError, counted, did_you_mean, short
 from torch_ir.executor import ExecGraph
 from torch_ir.executor.inputs import require_values
 from torch_ir.executor.listeners import Table
@@ -170,10 +170,10 @@ def _matched(
             if any(fnmatchcase(name, pattern) for name in names)
         ]
         if not found:
-            known = {name for names in names_of.values() for name in names}
+            known = sorted({name for names in names_of.values() for name in names})
             raise InvalidIRError(
                 f"no {kind} matches {pattern!r}",
-                remedy=did_you_mean(pattern, sorted(known)) or None,
+                remedy=did_you_mean(pattern, known) or f"The names are {short(known)}.",
             )
         chosen.update(found)
     return frozenset(chosen if wanted else names_of)

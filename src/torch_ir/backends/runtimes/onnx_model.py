@@ -83,7 +83,9 @@ def onnx_bytes(exported: ExportedProgram) -> bytes:
     for package in ("onnx", "onnxscript"):
         optional_module(package, "ONNX", "onnxruntime")
     refused = raised_as(
-        lambda error: BackendError(f"torch.onnx.export refuses the program: {_why(error):.300}")
+        lambda error: BackendError(
+            f"torch.onnx.export refuses the program: {_why(error):.300}", remedy=_remedy(error)
+        )
     )
     with refused, quietly(), _exact_rules():
         plain = plain_limits(plain_writes(plain_attention(exported, is_grouped=True)))
@@ -128,6 +130,15 @@ def _why(error: Exception) -> str:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     return first_line(cause)
+
+
+def _remedy(error: Exception) -> str | None:
+    """What becomes of an operator that ONNX has not, if the error is that it has one not."""
+    if not _why(error).startswith("No ONNX function found"):
+        return None
+    return (
+        "Give decompose(table=) what the operator is made of, and convert the program it returns."
+    )
 
 
 def array_of(item: Any) -> Any:

@@ -51,7 +51,8 @@ class WritingNode:
         if schema is None or variant is None or target is None:
             reason = "there is no operator that computes what it writes"
             wanted = _functional_name(self.node.op_type)
-            raise CannotFollowError(f"{reason}, such as {wanted}" if wanted else reason)
+            gives = "which returns its results, then what it writes"
+            raise CannotFollowError(f"{reason}, such as {wanted}, {gives}" if wanted else reason)
         if text:
             self.state.builder.operators[variant.op_type] = text
         views = self.written_views(written)
@@ -215,10 +216,12 @@ class WritingNode:
 
 
 def _functional_name(op_type: str) -> str:
-    """Return the name that a library's operator that writes has without its underscore, or ""."""
+    """Return the name of the functional operator beside a library's that writes, or ""."""
+    if lookup(op_type) is not None:
+        return ""
     namespace, packet, name = op_type.split(".")
-    is_librarys = lookup(op_type) is None and packet.endswith("_")
-    return f"{namespace}.{packet[:-1]}.{name}" if is_librarys else ""
+    functional = packet[:-1] if packet.endswith("_") else f"{packet}_functional"
+    return f"{namespace}.{functional}.{name}"
 
 
 def _of_library(op_type: str) -> dict[str, str]:

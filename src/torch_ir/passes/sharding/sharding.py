@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from torch_ir.arguments import public
-from torch_ir.errors import PassError, did_you_mean
+from torch_ir.errors import PassError, did_you_mean, short
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.ir.process_groups import groups_of
 from torch_ir.passes.dead_code import eliminate_dead_code
@@ -112,7 +112,8 @@ def split_dims(ir: IR, plan: Mapping[str, Any], ranks: int) -> dict[str, int]:
         if not keys:
             raise PassError(
                 f"no weight of the program is called or lies in {pattern!r}",
-                remedy=did_you_mean(pattern, [*names, *map(_module_of, names)]),
+                remedy=did_you_mean(pattern, dict.fromkeys([*names, *map(_module_of, names)]))
+                or f"Patterns are of weights, or of modules: {short(sorted(names))}.",
             )
         if type(style) is not int and not (isinstance(style, str) and style in STYLES):
             raise PassError(
