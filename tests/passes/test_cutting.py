@@ -10,7 +10,7 @@ from tests.small_models import CASES
 from tests.strategies import well_formed_irs
 
 from torch_ir import IRExecutor, capture, cut, extract_ir, functionalize, parse
-from torch_ir.errors import InvalidIRError, PassError
+from torch_ir.errors import ExecutionError, InvalidIRError, PassError
 from torch_ir.passes.cutting import nodes_around
 
 CHAIN = parse("""ir {
@@ -132,3 +132,34 @@ def test_unknown_names_and_writes_across_the_cut_are_refused():
         "node 'b' writes memory that node 'a' on the other side of the cut uses\n"
         "Apply torch_ir.functionalize first."
     )
+
+
+class SameMask(torch.nn.Module):
+    def forward(self, x, y):
+        mask = x > 0
+        return x[mask] * 2 + y[mask]
+
+
+MASKED = extract_ir(SameMask(), (torch.ones(4), torch.ones(4)))
+NAMES = [node.name for node in MASKED.nodes]
+
+
+@pytest.mark.parametrize("begin", range(1, len(NAMES)))
+def test_a_mask_is_used_again_behind_a_cut(begin):
+    values = torch.tensor([1.0, -1.0, 2.0, 3.0]), torch.randn(4)
+    wanted = SameMask()(*values)
+    for stage in cut(MASKED, [begin]):
+        made = IRExecutor(stage, {})(*values)
+        values = made if isinstance(made, tuple | list) else (made,)
+    assert torch.equal(values[0], wanted)
+
+
+def test_a_size_that_a_cut_leaves_unexplained_is_checked():
+    part = cut(MASKED, nodes=NAMES[NAMES.index("index_1") :])
+    y, twice = torch.ones(4), torch.ones(2)
+    given = {"y": y, "gt": torch.tensor([True, True, False, False]), "mul": twice}
+    run = IRExecutor(part, {})
+    assert run(*[given[name] for name in part.input_names])[-1].tolist() == [2.0, 2.0]
+    given["gt"] = torch.tensor([True, True, True, False])
+    with pytest.raises(ExecutionError, match="the size of %index_1 along axis 0 is not as rec"):
+        run(*[given[name] for name in part.input_names])

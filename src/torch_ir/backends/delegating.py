@@ -33,9 +33,8 @@ from torch_ir.errors import (
 from torch_ir.executor import ExecGraph, IRExecutor, register_executor
 from torch_ir.executor.state import written_buffers
 from torch_ir.executor.uncopied import Uncopied
-from torch_ir.infer.bindings import DataSizes
-from torch_ir.ir import IR, OpNode, SymbolRange, SymExpr, TensorMeta
-from torch_ir.ir.builder import Names, assertion, size_read
+from torch_ir.infer.bindings import with_checked_sizes
+from torch_ir.ir import IR, OpNode, SymExpr, TensorMeta
 from torch_ir.ir.diagnostics import at
 from torch_ir.ir.tensor import type_text
 from torch_ir.passes.functionalization import functional_form
@@ -140,7 +139,7 @@ class DelegatingExecutor(Uncopied):
                 nodes.append(node)
         functions = {k: f for k, f in self.ir.functions.items() if k not in called}
         host = self.ir.replace(nodes=nodes, functions=functions)
-        host = self._hosted(_with_checked_sizes(host))
+        host = self._hosted(with_checked_sizes(host))
         self._host = IRExecutor(host, weights or {}, constants)
         for op_type, kernel in kernels.items():
             register_executor(op_type)(kernel)
@@ -191,24 +190,6 @@ class DelegatingExecutor(Uncopied):
     def graph(self) -> ExecGraph:
         """The compiled graph, in which each delegate is one call of its backend."""
         return self._host.graph
-
-
-def _with_checked_sizes(host: IR) -> IR:
-    """A program that looks at each size that only what is now in a delegate explains."""
-    sizes, nodes, symbols = DataSizes(host), list[OpNode](), dict(host.symbols)
-    names, unused = Names.of(host), Names(host.symbols)
-    for node in host.nodes:
-        nodes.append(node)
-        for meta, axis in sizes.unexplained(node):
-            size = unused.fresh("u_size")
-            symbols[size] = SymbolRange(0, None)
-            message = f"the size of %{meta.name} along axis {axis} is not as recorded"
-            condition = f"({size}) == ({meta.shape[axis]})"
-            nodes += [
-                size_read(names.beside(node.name, "size"), meta, axis, size),
-                assertion(names.beside(node.name, "checked"), condition, message),
-            ]
-    return host.replace(nodes=nodes, symbols=symbols) if len(symbols) > len(host.symbols) else host
 
 
 def _forget(op_types: Sequence[str]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from torch_ir.ir import IR, FrozenDict, OpNode, SymExpr, TensorMeta
-from torch_ir.ir.builder import ASSERTION, SIZE
+from torch_ir.ir import IR, FrozenDict, OpNode, SymbolRange, SymExpr, TensorMeta
+from torch_ir.ir.builder import ASSERTION, SIZE, Names, assertion, size_read
 from torch_ir.ir.expressions import Number
 from torch_ir.ir.symbols import solved_symbols
 from torch_ir.ops.aliases import KEEP_ORDER
@@ -160,6 +160,38 @@ class DataSizes:
             SymExpr(f"({symbol}) == ({meta.shape[axis]})") in self._asserted
             for symbol in self._read.get((meta.name, axis), ())
         )
+
+
+def with_checked_sizes(ir: IR) -> IR:
+    """Return a program that checks each size which only nodes that are no longer there explain.
+
+    Example:
+        >>> from torch_ir import parse
+        >>> ir = parse('''ir {
+        ...   symbol u0: 0..2
+        ...   input %x: f32[u0]
+        ...   input %mask: b8[2]
+        ...   input %y: f32[2]
+        ...   %z: f32[u0] = aten.index.Tensor(%y, [%mask])
+        ...   return %z
+        ... }''')
+        >>> [node.name for node in with_checked_sizes(ir).nodes]
+        ['z', 'z_size', 'z_checked']
+    """
+    sizes, nodes, symbols = DataSizes(ir), list[OpNode](), dict(ir.symbols)
+    names, unused = Names.of(ir), Names(ir.symbols)
+    for node in ir.nodes:
+        nodes.append(node)
+        for meta, axis in sizes.unexplained(node):
+            size = unused.fresh("u_size")
+            symbols[size] = SymbolRange(0, None)
+            message = f"the size of %{meta.name} along axis {axis} is not as recorded"
+            condition = f"({size}) == ({meta.shape[axis]})"
+            nodes += [
+                size_read(names.beside(node.name, "size"), meta, axis, size),
+                assertion(names.beside(node.name, "checked"), condition, message),
+            ]
+    return ir.replace(nodes=nodes, symbols=symbols) if len(symbols) > len(ir.symbols) else ir
 
 
 _MASKS = frozenset({"bool", "uint8"})

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_ir.errors import InvalidIRError, PassError, did_you_mean
+from torch_ir.infer.bindings import with_checked_sizes
 from torch_ir.ir import IR, OpNode, Signature, SymExpr, TensorMeta, ValueLeaf
 from torch_ir.ir.aliases import written_tensors
 from torch_ir.ir.analysis.fingerprints import fingerprint, function_fingerprints
@@ -41,7 +42,7 @@ def cut_part(
     ir = _with_names(ir, nodes if nodes is not None else (*inputs, *outputs))
     part = _by_nodes(ir, nodes) if nodes is not None else _by_values(ir, inputs, outputs)
     _require_no_write_across(ir, part)
-    return program_of(ir, part)
+    return with_checked_sizes(program_of(ir, part))
 
 
 def nodes_alone(ir: IR, names: Sequence[str]) -> IR:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise
 
 from torch_ir.errors import PassError, counted
+from torch_ir.infer.bindings import with_checked_sizes
 from torch_ir.ir import IR, Mutation, OpNode, Signature
 from torch_ir.ir.analysis.costs import known_bytes
 from torch_ir.ir.functions import layer_path
@@ -129,7 +130,8 @@ def _chain(ir: IR, ends: Sequence[int]) -> tuple[IR, ...]:
         given = [name for name in held if last_use.get(name, -1) >= end and name not in own]
         returned = ir.output_names if is_last else tuple(given)
         part = CutPart(nodes, tuple(taken), tuple([metas[name] for name in returned]))
-        stages.append(_stage(ir, program_of(ir, part), number, is_last=is_last))
+        program = with_checked_sizes(program_of(ir, part))
+        stages.append(_stage(ir, program, number, is_last=is_last))
         taken = given
     return tuple(stages)
 
