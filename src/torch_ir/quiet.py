@@ -23,6 +23,32 @@ def silent_log() -> Generator[None, None, None]:
 
 
 @contextmanager
+def torch_errors_unlogged() -> Generator[None, None, None]:
+    """Keep torch from logging errors, which the exception that follows says better.
+
+    What it warns of, and what code of users logs, goes where it went.
+    """
+    known = dict(logging.root.manager.loggerDict)
+    loggers = [log for name, log in known.items() if _is_torchs(name)]
+    handlers = {h: None for log in loggers for h in getattr(log, "handlers", ())}
+
+    def passes(record: logging.LogRecord) -> bool:
+        return record.levelno != logging.ERROR or not _is_torchs(record.name)
+
+    for handler in handlers:
+        handler.addFilter(passes)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(passes)
+
+
+def _is_torchs(logger: str) -> bool:
+    return logger.partition(".")[0] == "torch"
+
+
+@contextmanager
 def quietly() -> Generator[None, None, None]:
     """Keep libraries of others from logging, warning and printing while they load or convert."""
     with silent_log(), warnings.catch_warnings(), redirect_stdout(io.StringIO()):

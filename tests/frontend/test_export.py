@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import pytest
@@ -223,3 +224,35 @@ def test_a_registered_conversion_makes_the_nodes_of_one_overload():
         unregister_op("aten.linear.default")
     unregister_op("aten.linear.default")  # nothing happens
     assert torch_ir.extract_ir(Net().eval(), (X,)).nodes[0].op_type == "aten.linear.default"
+
+
+class LogsAndFails(nn.Module):
+    def forward(self, x):
+        logging.getLogger("models.own").error("a sum of %s", "rows")
+        return x @ torch.ones(5, 5)
+
+
+class Listing(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.said = []
+
+    def emit(self, record):
+        self.said.append(record.getMessage())
+
+
+def test_torch_logs_no_error_that_is_raised_and_models_log_theirs():
+    handler = Listing()
+    logged = handler.said
+    loggers = [logging.getLogger(name) for name in ("torch._subclasses.fake_tensor", "models.own")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        with pytest.raises(ExportError, match="same reduction dim"):
+            torch_ir.extract_ir(LogsAndFails(), (torch.ones(6, 2),))
+        assert set(logged) == {"a sum of rows"}
+        loggers[0].error("an error after it")
+        assert logged[-1] == "an error after it"
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)

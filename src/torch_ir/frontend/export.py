@@ -43,7 +43,7 @@ from torch_ir.ir.functions import CALLS, inline_scopes, outlined
 from torch_ir.ir.process_groups import groups_of, with_group_names
 from torch_ir.kernel_switches import has_fused_attention, unfused_attention
 from torch_ir.ops.extensions import OWN_NAMESPACES, import_hint
-from torch_ir.quiet import silent_log
+from torch_ir.quiet import silent_log, torch_errors_unlogged
 from torch_ir.torch_api import lacking_namespace, pytree
 from torch_ir.torch_modes import plain_tensors
 
@@ -273,7 +273,7 @@ def _export(
 
     If it takes none, the error of the first way is raised.
     """
-    with _unwritten(model):
+    with _unwritten(model), torch_errors_unlogged():
         return _traced(model, args, kwargs, dynamic_shapes)
 
 
