@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import func, nn
+from torch._higher_order_ops import scan, while_loop
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils.dlpack import to_dlpack
 
@@ -145,3 +146,52 @@ def test_tensors_of_classes_that_hold_tensors_are_refused():
         "Call it untraced; of a model, extract_ir takes what "
         "torchao.utils.unwrap_tensor_subclass(model) makes of it."
     )
+
+
+def branches(x: Any) -> Any:
+    return torch.cond(
+        x.sum() > 0, lambda a: a * torch.tensor(2.0), lambda a: a + torch.tensor([1.0] * 4), (x,)
+    )
+
+
+def nested(x: Any) -> Any:
+    def inner(a: Any) -> Any:
+        return torch.cond(a.sum() > 1, lambda b: b * torch.tensor(3.0), lambda b: b - 1, (a,))
+
+    return torch.cond(x.sum() > 0, inner, lambda a: a * WEIGHT[0], (x,)) + torch.tensor(5.0)
+
+
+def scanned(x: Any) -> Any:
+    return scan(lambda c, a: (c + a + torch.tensor(2.0), c * 1), x[0], x)
+
+
+def looped(x: Any) -> Any:
+    def step(i: Any, a: Any) -> Any:
+        return i + torch.tensor(1), a * torch.tensor(2.0)
+
+    return while_loop(lambda i, a: i < torch.tensor(3), step, (torch.tensor(0), x))
+
+
+def filled(x: Any) -> Any:
+    def fill(a: Any) -> Any:
+        sums = torch.tensor([0.0] * 4)
+        sums.add_(a[0])
+        return a * sums
+
+    return torch.cond(x.sum() > 0, fill, lambda a: a + 1, (x,))
+
+
+@pytest.mark.parametrize("function", [branches, nested, scanned, looped, filled])
+def test_bodies_hold_tensors_that_they_write_down(function: Callable[[Any], Any]):
+    traced = make_traced(function)
+    with torch.no_grad():
+        for x in (X.abs(), -X.abs(), X.abs()):
+            torch.testing.assert_close(traced(x), function(x), rtol=0, atol=0)
+
+
+def test_gradients_pass_bodies_that_hold_tensors():
+    for function in (branches, nested):
+        x, y = X.abs().requires_grad_(), X.abs().requires_grad_()
+        make_traced(function)(x).sum().backward()
+        function(y).sum().backward()
+        assert torch.equal(x.grad, y.grad)

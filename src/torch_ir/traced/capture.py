@@ -493,7 +493,7 @@ def _data_dependent(error: Exception, tensor: str) -> TraceError:
 
 def _has_fake_constants(module: GraphModule) -> bool:
     """Whether the graph holds traced tensors as if they were constants: a transform hid them."""
-    return any(isinstance(value, FakeTensor) for _, value in constants_of(module))
+    return any(isinstance(value, FakeTensor) for value in _held_by(module))
 
 
 def _require_unwrapped(tensors: Sequence[torch.Tensor]) -> None:
@@ -515,7 +515,7 @@ def _require_read(
     Arrays of NumPy's are watched.
     """
     read = {*map(_memory, tensors)} - {0}
-    for _, value in constants_of(module):
+    for value in _held_by(module):
         if isinstance(value, FakeTensor) or guard.shows(value):
             continue
         if _memory(value) in read:
@@ -535,6 +535,13 @@ def _foreign(module: GraphModule, guard: ClosureGuard) -> Iterator[str]:
     for node, value in constants_of(module):
         if not isinstance(value, FakeTensor) and guard.shows(value):
             yield str(node.target)
+
+
+def _held_by(module: GraphModule) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a graph and the bodies which it calls hold."""
+    for part in module.modules():
+        if isinstance(part, GraphModule):
+            yield from (value for _, value in constants_of(part))
 
 
 def constants_of(module: GraphModule) -> Iterator[tuple[torch.fx.Node, torch.Tensor]]:

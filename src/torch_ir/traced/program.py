@@ -170,6 +170,9 @@ class _ProgramBuilder:
         self._placeholders()
         self._symbols()
         self.body.run()
+        for name, value in self.body.captures.own.items():
+            _require_real(value)
+            self.known[name] = value.detach()
         returned = self.module.graph.output_node().args[0]
         outputs = tuple(self.body.tensors(returned))
         found = self._leaves(returned)
@@ -279,11 +282,7 @@ class _ProgramBuilder:
     def _constants(self) -> None:
         """Tensors that the function writes down become values that the program has."""
         for node, value in list(constants_of(self.module)):
-            if isinstance(value, FakeTensor):
-                raise TraceError(
-                    "the function uses a tensor that torch loses sight of as it traces",
-                    remedy="Give it as an argument, or compute it with torch's functions.",
-                )
+            _require_real(value)
             target = str(node.target)
             self.known.setdefault(target, value.detach())
             with self.module.graph.inserting_before(node):
@@ -325,6 +324,15 @@ class _ProgramBuilder:
 
 
 _LIFTING = ("aten.lift_fresh_copy.default", "aten.lift.default")
+
+
+def _require_real(value: torch.Tensor) -> None:
+    """Refuse a traced tensor that a graph holds as if it were a constant."""
+    if isinstance(value, FakeTensor):
+        raise TraceError(
+            "the function uses a tensor that torch loses sight of as it traces",
+            remedy="Give it as an argument, or compute it with torch's functions.",
+        )
 
 
 def _require_apart(ir: IR, foreign: Set[str]) -> None:
