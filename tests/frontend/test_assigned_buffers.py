@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import torch_ir
 from torch_ir import IRExecutor, extract_ir
 from torch_ir.errors import ConversionError
 from whole_way import same
@@ -75,6 +76,9 @@ def under_autocast(layer, x):
     return moves(layer, x.float())
 
 
+STEPS = [moves, gives_the_old, swaps, writes_and_sets, under_autocast]
+
+
 def judge(model, regions=None, dynamic=None):
     model = model.eval().requires_grad_(False)
     before = [(name, id(tensor), tensor.clone()) for name, tensor in model.named_buffers()]
@@ -92,12 +96,50 @@ def judge(model, regions=None, dynamic=None):
 
 
 @pytest.mark.parametrize("regions", [None, "auto"])
-@pytest.mark.parametrize("step", [moves, gives_the_old, swaps, writes_and_sets, under_autocast])
+@pytest.mark.parametrize("step", STEPS)
 def test_what_layers_set_their_buffers_to_is_there_in_the_next_call(step, regions):
     ir = judge(Model(step), regions)
     if regions:
         fates = [*ir.metadata["regions"].values()]
         assert fates == [{"flat": "it sets a buffer to another tensor"}] * 3
+
+
+def counts(layer, x):
+    layer.mean += 1
+    layer.mean *= 2
+    return x - layer.mean
+
+
+def gives_the_old_and_writes_it(layer, x):
+    old = layer.mean
+    layer.mean = old * 2 + 1
+    return x, old.add_(1), old[1:]
+
+
+@pytest.mark.parametrize("regions", [None, "auto"])
+@pytest.mark.parametrize("step", [*STEPS, counts, gives_the_old_and_writes_it])
+def test_what_the_outermost_module_sets_its_buffers_to_is_there_in_the_next_call(step, regions):
+    judge(Layer(step), regions)
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * self.calls
+
+
+def test_a_buffer_that_is_set_to_itself_is_not_copied():
+    ir = judge(Counter())
+    assert [node.op_type for node in ir.nodes] == ["aten.add_.Tensor", "aten.mul.Tensor"]
+    run = torch_ir.compile(ir, Counter().state_dict(), grad=True)
+    for calls in (1.0, 2.0):
+        x = X.clone().requires_grad_()
+        run(x).sum().backward()  # autograd kept the count, and nothing has written it since
+        assert torch.equal(x.grad, torch.full_like(x, calls))
 
 
 def test_a_layer_that_is_called_twice_or_stands_at_two_places_sets_its_buffer_once():

@@ -181,6 +181,8 @@ class GraphTranslator:
             return call_expression(node.target, arguments, value)
         if str(node.target) in _ASIDES:
             return None
+        if node.target is torch.ops.aten.copy_.default and _is_itself(*node.args[:2]):
+            return self.values[cast(FxNode, node.args[0])]
         if isinstance(node.target, OpOverload):
             schema = schema_of(node.target)
             if lookup(schema.op_type) is None:
@@ -192,9 +194,7 @@ class GraphTranslator:
                 raise InvalidIRError(f"the higher-order operator {name} is not translated yet")
             return self._operator(node, f"higher_order.{name}")
         if node.target is torch.amp.autocast_mode._enter_autocast:  # pyright: ignore[reportPrivateUsage]  # what torch traces
-            given = [self.context.attribute(argument) for argument in node.args]
-            names: dict[str, Attribute] = dict(zip(AUTOCAST_ARGUMENTS, given, strict=True))
-            self._items.append(Begin(node.name, names))
+            self._items.append(_begin(node, self.context))
             return None
         if node.target is torch.amp.autocast_mode._exit_autocast:  # pyright: ignore[reportPrivateUsage]  # what torch traces
             self._items.append(End(cast(FxNode, node.args[0]).name))
@@ -325,6 +325,29 @@ _ASIDES = frozenset(
 
 _DIFFERENTIATED = ("aten.embedding_bag.default", "aten.embedding_bag.padding_idx")
 """Operators whose second results have other sizes where gradients are recorded."""
+
+
+def _begin(node: FxNode, context: Context) -> Begin:
+    given = [context.attribute(argument) for argument in node.args]
+    names: dict[str, Attribute] = dict(zip(AUTOCAST_ARGUMENTS, given, strict=True))
+    return Begin(node.name, names)
+
+
+def _is_itself(target: Any, source: Any) -> bool:
+    """Whether a value is the tensor that it is copied to, as after ``self.count += 1``.
+
+    Such a copy gives nothing, and autograd takes it for a write behind what it keeps.
+    """
+    while source is not target:
+        if not isinstance(source, FxNode) or not isinstance(source.target, OpOverload):
+            return False
+        schema = schema_of(source.target)
+        first = schema.arguments[0] if schema.arguments else None
+        returned = schema.returns[0].alias if len(schema.returns) == 1 else ""
+        if first is None or not first.is_written or first.alias != returned:
+            return False
+        source = source.args[0]
+    return True
 
 
 def _run_value(node: FxNode) -> Any:

@@ -136,14 +136,15 @@ def assigned_buffers(model: nn.Module) -> Generator[Assigned]:
 
 @contextmanager
 def writing_assigned_buffers(model: nn.Module) -> Generator[None]:
-    """Let a traced model end by writing what modules inside of it have set buffers to.
+    """Let a traced model end by writing what its modules have set buffers to.
 
-    Torch does so for those of the outermost. Results keep what the buffers were.
+    Results keep what the buffers were. Torch writes those of the outermost module again, from what
+    they are set to last: each is set to what has been written, which is then itself.
     """
     with assigned_buffers(model) as assigned:
 
         def write(module: nn.Module, args: Any, result: Any) -> Any:
-            before = {key: t for key, t in assigned.items() if key[0] is not module}
+            before = dict(assigned)
             written = {storage_of(tensor) for tensor in before.values()}
 
             def apart(leaf: Any) -> Any:
@@ -155,8 +156,11 @@ def writing_assigned_buffers(model: nn.Module) -> Generator[None]:
             new = {key: apart(held[key].get(key[1])) for key in before}
             for key, now in new.items():
                 if _fits(now, before[key]):
-                    held[key][key[1]] = before[key].copy_(now)
-                elif now is not None:
+                    done = before[key].copy_(now)
+                    if key[0] is module:
+                        setattr(module, key[1], done)
+                    held[key][key[1]] = done
+                elif now is not None and key[0] is not module:
                     _warn(key)
             return given
 
