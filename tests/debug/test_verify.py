@@ -283,3 +283,25 @@ def test_a_model_that_fails_where_it_is_recorded_is_not_blamed():
     ) as caught:
         verify(ir, model, (x,), every_node=True)
     assert caught.value.remedy == "validate(ir, weights, inputs) compares each node, too."
+
+
+class WritesWeights(nn.Module):
+    """Writes a parameter that it holds twice, as weights that are normalized in each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.ParameterList([nn.Parameter(torch.ones(3))])
+        self.scale, self.shift = self.rows[0], nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.scale.mul_(2)
+        return self.rows[0] * x + self.shift
+
+
+def test_weights_that_a_model_writes_stay_as_they_were():
+    model, x = WritesWeights(), torch.randn(3)
+    ir = torch_ir.extract_ir(model, (x,))
+    for _ in range(2):
+        assert verify(ir, model, (x,), every_node=True).is_valid
+        assert model.scale.tolist() == [1.0, 1.0, 1.0]

@@ -15,7 +15,7 @@ from torch_ir.debug.reference.write_order import WritesReordered
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
 from torch_ir.ir import IR
-from torch_ir.ir.queries import op_types
+from torch_ir.ir.queries import external_keys, op_types
 from torch_ir.kernel_switches import has_fused_attention, unfused_attention
 from torch_ir.semantics.operators.indexing import WriteOrder
 from torch_ir.torch_api import pytree
@@ -48,7 +48,7 @@ def run_eager(
 ) -> Any:
     """Run the model on copies of the arguments.
 
-    Its mode, its buffers and the random state stay as they were. The model runs in the mode in
+    Its mode, what it writes and the random state stay as they were. The model runs in the mode in
     which the IR was extracted, without gradients, with its parameters detached: some kernels
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
     ``nn.MultiheadAttention`` is off where it was when the program was exported, unless
@@ -61,8 +61,12 @@ def run_eager(
     """
     how = "fails where its operators are recorded" if recorded else "itself fails on these inputs"
     remedy = "validate(ir, weights, inputs) compares each node, too." if recorded else None
+    written = _written_weights(ir)
     tensors = {
-        **{name: parameter.detach() for name, parameter in model.named_parameters()},
+        **{
+            name: parameter.detach().clone() if name in written else parameter.detach()
+            for name, parameter in model.named_parameters()
+        },
         **{name: buffer.detach().clone() for name, buffer in model.named_buffers()},
     }
     run_args, run_kwargs = fresh((args, dict(kwargs)))
@@ -80,6 +84,13 @@ def run_eager(
         ),
     ):
         return torch.func.functional_call(model, tensors, run_args, run_kwargs, tie_weights=True)
+
+
+def _written_weights(ir: IR) -> set[str]:
+    """The keys of the weights that a program writes, under every name that a model has them."""
+    keys = external_keys(ir)
+    written = {keys.get(mutation.target, mutation.target) for mutation in ir.mutations}
+    return written | {alias for alias, key in ir.weight_aliases.items() if key in written}
 
 
 @contextmanager
