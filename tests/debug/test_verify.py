@@ -299,6 +299,36 @@ class WritesWeights(nn.Module):
         return self.rows[0] * x + self.shift
 
 
+class Remembers(nn.Module):
+    """Writes tensors in containers, counts its calls, and returns what it holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows, self.sums = [torch.zeros(3), torch.ones(3)], {"a": (torch.zeros(3),)}
+        self.calls, self.seen, self.last = 0, [], torch.zeros(3)
+
+    def forward(self, x):
+        self.calls += 1
+        self.seen.append(self.calls)
+        self.rows[0].add_(x)
+        self.sums["a"][0].mul_(2).add_(self.rows[1])
+        self.last.copy_(x)
+        return self.rows[0], self.sums["a"][0] + self.last, self.last
+
+    def state(self):
+        tensors = [*self.rows, *self.sums["a"], self.last]
+        return self.calls, [*self.seen], [(id(x), x.tolist()) for x in tensors]
+
+
+def test_what_a_model_remembers_stays_as_it_was():
+    model, x = Remembers(), torch.randn(3)
+    before = model.state()
+    ir = torch_ir.extract_ir(model, (x,))
+    for every_node in (False, True):
+        assert verify(ir, model, (x,), every_node=every_node).is_valid
+        assert model.state() == before
+
+
 def test_weights_that_a_model_writes_stay_as_they_were():
     model, x = WritesWeights(), torch.randn(3)
     ir = torch_ir.extract_ir(model, (x,))

@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_ir.debug.reference.write_order import WritesReordered
 from torch_ir.debug.tensor_comparison import digest
 from torch_ir.errors import ExecutionError, raised_as
+from torch_ir.frontend.kept_attributes import kept_attributes
 from torch_ir.ir import IR
 from torch_ir.ir.queries import external_keys, op_types
 from torch_ir.kernel_switches import has_fused_attention, unfused_attention
@@ -48,7 +49,7 @@ def run_eager(
 ) -> Any:
     """Run the model on copies of the arguments.
 
-    Its mode, what it writes and the random state stay as they were. The model runs in the mode in
+    Its mode, its state and the random state stay as they were. The model runs in the mode in
     which the IR was extracted, without gradients, with its parameters detached: some kernels
     choose their algorithm by whether a weight requires a gradient. The fused inference path of
     ``nn.MultiheadAttention`` is off where it was when the program was exported, unless
@@ -74,7 +75,7 @@ def run_eager(
         same_random_numbers(),
         nullcontext() if fast_path or not runs_unfused(model, ir) else unfused_attention(),
         _mode(model, ir.metadata.get("training") is True),
-        _own_attributes(model),
+        kept_attributes(model, copies=copied),
         nullcontext() if order is None else WritesReordered(order),
         torch.no_grad(),
         raised_as(
@@ -113,25 +114,6 @@ def _mode(model: nn.Module, training: bool) -> Generator[None]:
     finally:
         for module, was_training in before:
             module.training = was_training
-
-
-@contextmanager
-def _own_attributes(model: nn.Module) -> Generator[None]:
-    """Give the model copies of the tensors that are plain attributes, which a run may write."""
-    places = [
-        (vars(module), name, value)
-        for module in model.modules()
-        for name, value in vars(module).items()
-        if isinstance(value, torch.Tensor)
-    ]
-    try:
-        copies = copied([value for _, _, value in places])
-        for (attributes, name, _), copy in zip(places, copies, strict=True):
-            attributes[name] = copy
-        yield
-    finally:
-        for attributes, name, value in places:
-            attributes[name] = value
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from torch.nn.modules.module import register_module_buffer_registration_hook
 from torch_ir.torch_api import pytree, storage_of
 
 _Container: TypeAlias = "dict[Any, Any] | list[Any] | set[Any] | deque[Any]"
+Copies: TypeAlias = "Callable[[list[torch.Tensor]], list[torch.Tensor]]"
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, set, deque)
 _VALUES = (torch.Tensor, *_CONTAINERS, tuple, int, float, complex, str, bytes, type(None))
 _OF_TORCH = frozenset(vars(nn.Module()))
@@ -28,7 +29,9 @@ _OF_TORCH = frozenset(vars(nn.Module()))
 
 
 @contextmanager
-def kept_attributes(model: nn.Module, *, but_objects: bool = False) -> Generator[None]:
+def kept_attributes(
+    model: nn.Module, *, but_objects: bool = False, copies: Copies | None = None
+) -> Generator[None]:
     """Give a model its attributes again after a ``with`` block, and containers what they held.
 
     Containers stay the objects that they are, since several modules may hold one. Parameters,
@@ -38,6 +41,8 @@ def kept_attributes(model: nn.Module, *, but_objects: bool = False) -> Generator
         model: The model.
         but_objects: Leave it new attributes that are objects of the user's classes: what takes
             them as arguments tells them by identity.
+        copies: Makes the tensors that stand in the block for those which attributes and what they
+            contain hold; without it these are there themselves, and what is written stays.
 
     Example:
         >>> class Counts(nn.Module):
@@ -61,6 +66,9 @@ def kept_attributes(model: nn.Module, *, but_objects: bool = False) -> Generator
     contents: dict[int, tuple[_Container, _Container]] = {}
     _hold(contents, [value for _, before in attributes for value in before.values()])
     try:
+        if copies is not None:
+            held = [holder for holder, _ in contents.values() if not isinstance(holder, set)]
+            _replace([(facts, [*before]) for facts, before in attributes], held, copies)
         yield
     finally:
         for facts, before in attributes:
@@ -89,6 +97,36 @@ def _hold(contents: dict[int, tuple[_Container, _Container]], values: Iterable[A
             left += value.values() if isinstance(value, dict) else value
         elif isinstance(value, tuple):
             left += tuple.__iter__(value)  # of a subclass, its own may raise or make others
+
+
+def _replace(
+    attributes: Iterable[tuple[dict[str, Any], list[str]]],
+    containers: Iterable[dict[Any, Any] | list[Any] | deque[Any]],
+    copies: Copies,
+) -> None:
+    """Put copies in the place of the tensors that attributes, containers and tuples hold."""
+    places: list[tuple[Any, Any]] = [
+        (facts, name) for facts, names in attributes for name in names
+    ]
+    for container in containers:
+        keys = [*container] if isinstance(container, dict) else range(len(container))
+        places += [(container, key) for key in keys]
+    found: dict[int, torch.Tensor] = {}
+
+    def swapped(value: Any, made: dict[int, torch.Tensor]) -> Any:
+        if isinstance(value, torch.Tensor):
+            found.setdefault(id(value), value)
+            return made.get(id(value), value)
+        if type(value) is not tuple:
+            return value
+        parts = tuple([swapped(part, made) for part in cast("tuple[Any, ...]", value)])
+        return parts if made else value
+
+    for holder, key in places:
+        swapped(holder[key], {})
+    made = dict(zip(found, copies([*found.values()]), strict=True))
+    for holder, key in places:
+        holder[key] = swapped(holder[key], made)
 
 
 def _is_same(container: _Container, before: _Container) -> bool:
