@@ -124,3 +124,15 @@ def test_gelu_of_what_is_dense_in_another_order_is_within_its_bound(
     x = torch.randn(4, 32, 128, generator=torch.Generator().manual_seed(0)) * scale
     report = validate(program, {}, (x.to(kind),))
     assert report.verdict == "agree", str(report)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("number", [0.1, 0.3, 1 / 3, 0.7, 2049.0, -0.1])
+def test_thresholds_are_compared_in_the_type_of_the_kernels(
+    dtype: torch.dtype, number: float
+) -> None:
+    values = torch.tensor(number).to(dtype) * torch.tensor([1.0, 0.5, -1.0]).to(dtype)
+    gradients = torch.ones_like(values)
+    check("aten.threshold.default", values, number, 5.0)
+    check("aten.hardtanh_backward.default", gradients, values, -2.0, number)
+    check("aten.hardtanh_backward.default", gradients, values, -number, 9e9)

@@ -71,6 +71,16 @@ def is_bool(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "b"
 
 
+def compared_as(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which kernels of thresholds compare: float32 for one of two bytes.
+
+    Example:
+        >>> compared_as(np.dtype("float16")), compared_as(np.dtype("int16"))
+        (dtype('float32'), dtype('int16'))
+    """
+    return np.dtype(np.float32) if is_float(dtype) and dtype.itemsize == 2 else dtype
+
+
 def working(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type to compute in: the widest of its kind, so that only the end rounds."""
     if is_complex(dtype):

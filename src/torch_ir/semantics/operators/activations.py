@@ -17,7 +17,7 @@ import numpy as np
 from torch_ir.errors import InvalidIRError
 from torch_ir.ops.clamps import clamp_cuts_bounds
 from torch_ir.semantics.axes import axis
-from torch_ir.semantics.dtypes import Array, is_float, is_inexact
+from torch_ir.semantics.dtypes import Array, compared_as, is_float, is_inexact
 from torch_ir.semantics.operators.elementwise import declare_functions
 from torch_ir.semantics.pointwise import (
     bound_as,
@@ -189,10 +189,14 @@ def softshrink(self: Array, lambd: float = 0.5) -> Array:
 
 @denotes("aten.threshold.default")
 def threshold(self: Array, threshold: complex, value: complex) -> Array:
-    """``value`` where ``self ≤ threshold``, else ``self``. Of integers too."""
+    """``value`` where ``self ≤ threshold``, else ``self``. Of integers too.
+
+    Numbers of two bytes are compared as float32.
+    """
     require_type("threshold", is_real_number, self)
-    bound, other = number_as(threshold, self.dtype), number_as(value, self.dtype)
-    return np.where(self <= bound, other, self)
+    wide = compared_as(self.dtype)
+    bound, other = number_as(threshold, wide), number_as(value, self.dtype)
+    return np.where(self.astype(wide) <= bound, other, self)
 
 
 @denotes("aten.glu.default")

@@ -15,7 +15,7 @@ import numpy as np
 
 from torch_ir.errors import InvalidIRError
 from torch_ir.semantics.axes import axis as place_of
-from torch_ir.semantics.dtypes import Array, result_dtype, rounded, widest, working
+from torch_ir.semantics.dtypes import Array, compared_as, result_dtype, rounded, widest, working
 from torch_ir.semantics.operators.grid_sampling import NEAREST, slopes_of
 from torch_ir.semantics.operators.grid_sampling import Slope as Tap
 from torch_ir.semantics.operators.padding import reflection_pad, replication_pad
@@ -101,10 +101,14 @@ restate(hardshrink_backward, "aten.softshrink_backward.default", grad_output="gr
 
 @denotes("aten.hardtanh_backward.default")
 def hardtanh_backward(grad_output: Array, self: Array, min_val: float, max_val: float) -> Array:
-    """The gradient where ``min_val < x < max_val``, else 0; in the common type."""
+    """The gradient where ``min_val < x < max_val``, else 0; in the common type.
+
+    Numbers of two bytes are compared as float32.
+    """
     dtype = result_dtype(grad_output, self)
-    grads, values = rounded(grad_output, dtype), rounded(self, dtype)
-    low, high = (rounded(np.float64(bound), dtype) for bound in (min_val, max_val))
+    wide = compared_as(dtype)
+    grads, values = rounded(grad_output, dtype), rounded(self, dtype).astype(wide)
+    low, high = (rounded(np.float64(bound), wide) for bound in (min_val, max_val))
     return np.where((values > low) & (values < high), grads, np.zeros((), dtype))
 
 
