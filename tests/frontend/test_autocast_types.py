@@ -7,7 +7,15 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from torch_ir import IRExecutor, decompose, extract_ir, functionalize, validate
+from torch_ir import (
+    IRExecutor,
+    compile,
+    decompose,
+    extract_ir,
+    functionalize,
+    make_traced,
+    validate,
+)
 
 
 class Mixed(nn.Module):
@@ -44,3 +52,42 @@ def test_types_are_those_of_the_kernels(shapes):
         assert all(map(torch.equal, made, wanted))
         assert [result.dtype for result in made] == [result.dtype for result in wanted]
     assert validate(ir, model.state_dict(), (x,)).verdict == "agree"
+
+
+class UsedTwice(nn.Module):
+    """A weight and an argument that regions cast more than once."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(5, 5))
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            first = (x @ self.weight).float().sum()
+            second = nn.functional.linear(x @ self.weight, self.weight)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            third = torch.cond(first > 0, lambda a: a * 2, lambda a: a + 1, (x @ x.mT,))
+        return first, second.float(), third.float()
+
+
+def gradients(run, model, x):
+    x = x.clone().requires_grad_()
+    results = run(x)
+    loss = sum((y * torch.linspace(0.5, 1.5, y.numel()).view(y.shape)).sum() for y in results)
+    return torch.autograd.grad(loss, [x, model.weight])
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_gradients_of_what_regions_cast_once_are_summed_as_in_eager(cached):
+    x, model = torch.randn(5, 5, generator=torch.Generator().manual_seed(1)), UsedTwice()
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(cached)
+    try:
+        run = compile(extract_ir(model, (x,)), dict(model.named_parameters()), grad=True)
+        wanted = gradients(model, model, x)
+        for way in (run, make_traced(model)):
+            for mine, theirs in zip(gradients(way, model, x), wanted, strict=True):
+                assert torch.equal(mine, theirs)
+    finally:
+        torch.set_autocast_cache_enabled(before)
