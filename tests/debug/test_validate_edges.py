@@ -153,3 +153,20 @@ def test_what_has_no_elements_has_no_values_to_refuse():
     }""")
     given = torch.ones(3), torch.tensor([0.0, 5.0, -1.0])
     assert torch_ir.validate(ir, {}, given).verdict == "agree"
+
+
+def test_what_a_kernel_reads_as_it_writes_is_compared_with_eager_alone():
+    class Overlaps(torch.nn.Module):
+        def forward(self, x):
+            x.t()[1:3].add_(x[0][None].expand(2, 4))
+            return x * 1
+
+    x = torch.arange(16.0).view(4, 4)
+    report = torch_ir.validate(torch_ir.extract_ir(Overlaps(), (x.clone(),)), {}, (x,))
+    assert report.verdict == "agree"
+    assert str(report) == (
+        "no reader disagrees on Overlaps: denotation 6 of 7, eager 7 of 7\n"
+        "  denotation: 6 compared, 0 by decomposition\n"
+        "  eager: 7 compared\n"
+        "  without denotation: it reads what it writes, in an order of its kernel (1)"
+    )
