@@ -189,8 +189,8 @@ class Net(nn.Module):
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
 
     def forward(self, x):
-        self.count += 1
         self.seen.mul_(0.5).add_(x.sum(0))
+        self.count += 1
         y = torch.tanh(self.first(x).relu() * 2 + 1)
         z = torch.sigmoid(self.second(y)) + self.seen
         return {"z": z - z.mean(0), "n": self.count * 2, "top": z.argmax(1)}

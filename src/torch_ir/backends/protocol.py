@@ -11,7 +11,6 @@ from torch_ir.arguments import public
 from torch_ir.backends.known_options import Known
 from torch_ir.errors import BackendError, ExecutionError, code_of
 from torch_ir.ir import IR, OpNode
-from torch_ir.torch_memory import writes_to
 
 if TYPE_CHECKING:
     import torch
@@ -201,6 +200,8 @@ def compiled_by(backend: DelegateBackend, body: IR, held: Mapping[str, torch.Ten
         BackendError: It is nothing that can be called, or compiling writes to what is held. What
             compiling raises comes through.
     """
+    from torch_ir.torch_memory import writes_to
+
     before = writes_to(held.values())
     made = backend.compile(body, held)
     if name := _written(held, before):
@@ -222,6 +223,8 @@ _KEEP = "It has to write to copies: what it is given is the caller's."
 
 def _written(tensors: Mapping[str, torch.Tensor], before: Sequence[int]) -> str:
     """The first tensor that was written to since its writes were counted."""
+    from torch_ir.torch_memory import writes_to
+
     now = writes_to(tensors.values())
     return next((n for n, a, b in zip(tensors, before, now, strict=True) if a != b), "")
 
@@ -238,6 +241,8 @@ class _Watched:
         Raises:
             ExecutionError: It writes to a weight.
         """
+        from torch_ir.torch_memory import writes_to
+
         before = writes_to(self._held.values())
         made = self._compiled(*given)
         if name := _written(self._held, before):
