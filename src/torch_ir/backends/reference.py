@@ -118,8 +118,9 @@ def _read_by_strides(ir: IR, weights: Mapping[str, torch.Tensor]) -> frozenset[s
         ExecutionError: A node reads memory that is no value in row-major order, which arrays
             of the denotation do not share.
     """
-    readers = stride_readers(ir)
-    known, read = places(ir) if readers else {}, set[str]()
+    if not (readers := stride_readers(ir)):
+        return frozenset()
+    known, read = places(ir), set[str]()
     held = {name: weights.get(key) for name, (key, _) in ir.external_values().items()}
     turned = {
         name for name, tensor in held.items() if not (tensor is None or tensor.is_contiguous())

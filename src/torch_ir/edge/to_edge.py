@@ -15,7 +15,7 @@ from torch_ir.frontend import convert_exported_program
 from torch_ir.infer.engine import outside_of_modes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
-from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
+from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ops.rules import allow_collectives
 from torch_ir.ops.spec import spec_of
 from torch_ir.passes.decomposition import decomposed
@@ -114,9 +114,7 @@ def _require_preservable(op_type: str) -> None:
 def _lowered(source: Source, preserve: tuple[str, ...], options: EdgeOptions) -> IR:
     core = _core(source, preserve)
     edge = lower(without_numbers(core) if options.strict else core)
-    found = Diagnostics()
-    for node, reason in strides_lost(core, edge):
-        found.add(about(Diagnostic("not-decomposable", reason), node))
+    found = Diagnostics(strides_lost(core, edge))
     found.raise_if_any(
         PassError,
         f"{counted(len(found), 'node')} cannot be lowered to Edge",

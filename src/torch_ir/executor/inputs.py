@@ -11,7 +11,14 @@ from typing import Any, TypeAlias, cast
 import torch
 
 from torch_ir.arguments import public
-from torch_ir.errors import ExecutionError, InputError, counted, did_you_mean
+from torch_ir.errors import (
+    ExecutionError,
+    InputError,
+    Raised,
+    attempt,
+    counted,
+    did_you_mean,
+)
 from torch_ir.executor.classes import children_of, rebuild
 from torch_ir.frozen import identical
 from torch_ir.infer.bindings import Symbols, bind_inputs
@@ -22,7 +29,7 @@ from torch_ir.ir.symbols import value_at
 from torch_ir.ir.tensor import type_text
 from torch_ir.ir.tree import BUILTIN_CONTAINERS, unflatten
 from torch_ir.ir.values import dtype_name
-from torch_ir.torch_api import FakeTensor, FunctionalTensor
+from torch_ir.torch_api import FakeTensor, FunctionalTensor, storage_of
 from torch_ir.torch_modes import is_functionalizing, is_tracing_fakes, is_watched
 
 
@@ -292,6 +299,9 @@ def require_apart(
         torch_ir.errors.InputError: inputs %x and %y share memory, and the program writes %x
         Give it %y.clone(), or run the program as it was extracted, on the backend 'aten'.
     """
+    storages = attempt(lambda: [*map(storage_of, tensors)])
+    if not isinstance(storages, Raised) and len({*storages}) == len(storages):
+        return  # as nearly always; under vmap, and of sparse tensors, there are none
     for position in written:
         for other, tensor in enumerate(tensors):
             if other != position and share_elements(tensors[position], tensor):

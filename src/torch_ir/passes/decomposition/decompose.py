@@ -14,7 +14,7 @@ from torch_ir.infer.fake import Fakes
 from torch_ir.infer.resolve import require_allowed, resolve_operator
 from torch_ir.ir import IR
 from torch_ir.ir.analysis.gradient_stops import with_lost_stops
-from torch_ir.ir.diagnostics import Diagnostic, Diagnostics, about
+from torch_ir.ir.diagnostics import Diagnostics
 from torch_ir.ir.queries import op_types
 from torch_ir.ops.extensions import OWN_NAMESPACES, forget_extension, note_extension
 from torch_ir.ops.rules import (
@@ -205,8 +205,7 @@ def _decomposed(ir: IR, target: str, settings: Settings) -> IR:
     functional, _ = from_wholes(without_writes(ir))
     shared = Shared(settings, Fakes(functional))
     result = lowered(functional, shared, "", found)
-    for node, reason in strides_lost(functional, result):
-        found.add(about(Diagnostic("not-decomposable", reason), node))
+    found.extend(strides_lost(functional, result))
     found.raise_if_any(
         PassError,
         f"{counted(len(found), 'node')} cannot be decomposed into {target}",

@@ -13,6 +13,7 @@ from torch_ir.infer.storage import StoragePlace, places, stride_readers
 from torch_ir.infer.types import TensorType, contiguous
 from torch_ir.ir import IR, OpNode
 from torch_ir.ir.builder import Builder, with_inputs
+from torch_ir.ir.diagnostics import Diagnostic, about
 from torch_ir.ir.queries import op_types
 from torch_ir.ir.values import row_major
 from torch_ir.ops.variants import view_of
@@ -75,8 +76,8 @@ def _order(place: StoragePlace, types: Mapping[str, TensorType]) -> tuple[int, .
     return tuple(order) if is_full else None
 
 
-def strides_lost(before: IR, after: IR) -> Iterator[tuple[OpNode, str]]:
-    """Yield the nodes that read memory by strides which it has in one program, with the reason.
+def strides_lost(before: IR, after: IR) -> Iterator[Diagnostic]:
+    """Yield what is to be said of nodes that read memory by strides which it has no longer.
 
     Args:
         before: A program.
@@ -91,7 +92,7 @@ def strides_lost(before: IR, after: IR) -> Iterator[tuple[OpNode, str]]:
             made = value_types(after).get(left.inputs[0].name)
         if known and made and known.strides != made.strides:
             reason = f"it reads memory by strides of %{source.name}, which has others when lowered"
-            yield node, reason
+            yield about(Diagnostic("not-decomposable", reason), node)
     for name, body in before.functions.items():
         if name in after.functions:
             yield from strides_lost(body, after.functions[name])
